@@ -1,0 +1,75 @@
+# Every target is safe to run on a fresh machine with Go and make: what a target
+# needs is built first, cached below .bin/ and rebuilt only when its inputs change.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/.bin
+ASSETS := $(if $(KUBEBUILDER_ASSETS),$(KUBEBUILDER_ASSETS),$(BIN)/controlplane)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -X magicstick.dev/operator/handwritten/validate.Version=$(VERSION)
+DEV_FLAGS := $(if $(ONCE),--once) $(if $(FLUX),--flux)
+
+# timed NAME,COMMAND runs the command and says how long it took.
+define timed
+@start=$$SECONDS; echo "==> $(1)"; $(2); status=$$?; \
+	echo "==> $(1): $$((SECONDS - start)) s"; exit $$status
+endef
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),peers) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster.
+	@go build -ldflags "$(LDFLAGS)" -o $(BIN)/magicstick ./cmd/magicstick
+	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/magicstick dev $(DEV_FLAGS)
+
+.PHONY: build
+build: ## Build every command into .bin/.
+	go build -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/...
+
+.PHONY: generate
+generate: ## Rebuild generated/ from spec/.
+	@go run ./tools/specgen generate
+
+.PHONY: verify
+verify: ## Fail when generated/ is not what spec/ gives, or an import breaks the direction rule.
+	$(call timed,verify,go run ./tools/specgen verify)
+
+.PHONY: roundtrip
+roundtrip: ## Prove that the generated types give back the schemas of spec/crds.
+	@go run ./tools/specgen roundtrip spec/crds
+
+.PHONY: cost
+cost: ## Print the estimated cost of every validation rule.
+	@go run ./tools/specgen cost
+
+.PHONY: lint
+lint: ## Check style, import direction, API conventions and known vulnerabilities.
+	$(call timed,lint,./tools/lint/run)
+
+.PHONY: test
+test: controlplane ## Run the unit, generator, parity and controller tests.
+	$(call timed,tests,KUBEBUILDER_ASSETS=$(ASSETS) go test -timeout 15m ./...)
+
+.PHONY: test-peers
+test-peers: controlplane peers ## Run the tests against the real Flux controllers.
+	$(call timed,peer tests,KUBEBUILDER_ASSETS=$(ASSETS) go test -tags peers -timeout 15m ./tools/peers/...)
+
+.PHONY: bench
+bench: controlplane ## Run the benchmarks.
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into .bin/controlplane.
+	@go run ./tools/controlplane
+
+.PHONY: peers
+peers: ## Build Flux's source-controller and kustomize-controller into .bin/peers.
+	@go run ./tools/peers
+
+.PHONY: clean
+clean: ## Remove everything that was built.
+	rm -rf $(BIN)
