@@ -1,0 +1,136 @@
+// Command specgen rebuilds generated/ from spec/, and proves that it did so.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"magicstick.dev/operator/tools/specgen/pipeline"
+	"magicstick.dev/operator/tools/specgen/verify"
+	"magicstick.dev/operator/tools/specgen/workspace"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "specgen: "+err.Error())
+		stop()
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var repo string
+	root := &cobra.Command{
+		Use:           "specgen",
+		Short:         "Rebuild generated/ from spec/",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&repo, "repo", ".", "root of the repository")
+	root.AddCommand(
+		&cobra.Command{
+			Use:   "generate",
+			Short: "Run every step and bring generated/ up to date; nothing is written when a step fails",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return generate(cmd.Context(), repo, cmd.OutOrStdout())
+			},
+		},
+		&cobra.Command{
+			Use:   "verify",
+			Short: "Fail when generated/ is not what spec/ gives, or an import breaks the direction rule",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return verifyTree(cmd.Context(), repo, cmd.OutOrStdout())
+			},
+		},
+	)
+	return root
+}
+
+// stampFile remembers the fingerprint of the last successful run. It is a
+// cache: without it the next run does everything again.
+const stampFile = ".bin/specgen.stamp"
+
+func generate(ctx context.Context, repo string, out io.Writer) error {
+	start := time.Now()
+	stamp := filepath.Join(repo, filepath.FromSlash(stampFile))
+	before, err := workspace.Fingerprint(repo)
+	if err != nil {
+		return err
+	}
+	if last, err := os.ReadFile(stamp); err == nil && string(last) == before {
+		fmt.Fprintf(out, "generated/ is up to date (%.2f s)\n", time.Since(start).Seconds())
+		return nil
+	}
+	return withWorkspace(repo, func(ws *workspace.Workspace) error {
+		if err := pipeline.Run(ctx, ws, steps(), out); err != nil {
+			return err
+		}
+		changes, err := ws.Sync()
+		if err != nil {
+			return err
+		}
+		files, err := ws.Files()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%d files, %s (%.2f s)\n", len(files), describe(changes), time.Since(start).Seconds())
+		return remember(repo, stamp)
+	})
+}
+
+// remember stores the fingerprint of the tree as it now is.
+func remember(repo, stamp string) error {
+	after, err := workspace.Fingerprint(repo)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(stamp), 0o750)
+	}
+	if err == nil {
+		err = os.WriteFile(stamp, []byte(after), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("remembering the run in %s: %w", stampFile, err)
+	}
+	return nil
+}
+
+func describe(changes []workspace.Difference) string {
+	if len(changes) == 0 {
+		return "none changed"
+	}
+	count := map[workspace.Change]int{}
+	for _, change := range changes {
+		count[change.Change]++
+	}
+	return fmt.Sprintf("%d new, %d changed, %d removed",
+		count[workspace.Missing], count[workspace.Edited], count[workspace.Extra])
+}
+
+func verifyTree(ctx context.Context, repo string, out io.Writer) error {
+	return withWorkspace(repo, func(ws *workspace.Workspace) error {
+		if err := pipeline.Run(ctx, ws, steps(), out); err != nil {
+			return err
+		}
+		return verify.Tree(ctx, ws, out)
+	})
+}
+
+// withWorkspace runs do with a staging module that is removed afterwards.
+func withWorkspace(repo string, do func(*workspace.Workspace) error) error {
+	ws, err := workspace.New(repo)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ws), ws.Close())
+}

@@ -1,0 +1,152 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// repository makes a folder that looks like a repository to a workspace.
+func repository(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	files["go.mod"], files["go.sum"] = "module magicstick.dev/operator\n", ""
+	for name, content := range files {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	}
+	return root
+}
+
+func open(t *testing.T, root string) *Workspace {
+	t.Helper()
+	ws, err := New(root)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ws.Close()) })
+	return ws
+}
+
+func TestSync(t *testing.T) {
+	root := repository(t, map[string]string{
+		"generated/same.go":        "same",
+		"generated/edited.go":      "edited by hand",
+		"generated/old/gone.go":    "stale",
+		"handwritten/untouched.go": "mine",
+	})
+	ws := open(t, root)
+	require.NoError(t, ws.Write("same.go", []byte("same")))
+	require.NoError(t, ws.Write("edited.go", []byte("as generated")))
+	require.NoError(t, ws.Write("deep/new.go", []byte("new")))
+
+	want := []Difference{
+		{"generated/deep/new.go", Missing},
+		{"generated/edited.go", Edited},
+		{"generated/old/gone.go", Extra},
+	}
+	differences, err := ws.Differences()
+	require.NoError(t, err)
+	require.Equal(t, want, differences)
+
+	before, err := os.Stat(filepath.Join(root, "generated/same.go"))
+	require.NoError(t, err)
+	changed, err := ws.Sync()
+	require.NoError(t, err)
+	require.Equal(t, want, changed)
+	after, err := os.Stat(filepath.Join(root, "generated/same.go"))
+	require.NoError(t, err)
+	require.Equal(t, before.ModTime(), after.ModTime(), "an equal file is not written again")
+	require.NoDirExists(t, filepath.Join(root, "generated/old"), "an empty folder goes with its last file")
+	require.FileExists(t, filepath.Join(root, "handwritten/untouched.go"))
+
+	differences, err = ws.Differences()
+	require.NoError(t, err)
+	require.Empty(t, differences)
+}
+
+func TestSyncStaysInsideGenerated(t *testing.T) {
+	root := repository(t, map[string]string{"handwritten/victim.go": "mine"})
+	require.NoError(t, os.Mkdir(filepath.Join(root, "generated"), 0o750))
+	require.NoError(t, os.Symlink("../handwritten", filepath.Join(root, "generated/apis")))
+	ws := open(t, root)
+	require.NoError(t, ws.Write("apis/victim.go", []byte("overwritten")))
+	// The link itself is no longer generated; what it points to is not followed.
+	_, err := ws.Sync()
+	content, readErr := os.ReadFile(filepath.Join(root, "handwritten/victim.go"))
+	require.NoError(t, readErr)
+	require.Equal(t, "mine", string(content), "sync error: %v", err)
+}
+
+func TestWriteStaysInsideStaging(t *testing.T) {
+	ws := open(t, repository(t, map[string]string{}))
+	for _, name := range []string{"../escape.go", "/tmp/escape.go", "a/../../escape.go"} {
+		require.Error(t, ws.Write(name, nil), name)
+	}
+	require.NoError(t, ws.Write("a.go", nil))
+	require.ErrorContains(t, ws.Write("a.go", nil), `"a.go"`, "two steps cannot write one file")
+}
+
+func TestFingerprint(t *testing.T) {
+	root := repository(t, map[string]string{
+		"spec/crds/a.yaml":            "a",
+		"tools/specgen/main.go":       "package main",
+		"tools/specgen/main_test.go":  "package main",
+		"generated/apis/ai/types.go":  "package v1",
+		"handwritten/modules/plan.go": "package modules",
+	})
+	print := func() string {
+		fingerprint, err := Fingerprint(root)
+		require.NoError(t, err)
+		return fingerprint
+	}
+	base := print()
+	require.Equal(t, base, print())
+	for _, name := range []string{"spec/crds/a.yaml", "tools/specgen/main.go", "generated/apis/ai/types.go", "go.sum"} {
+		file := filepath.Join(root, name)
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, append(content, ' '), 0o600))
+		require.NotEqual(t, base, print(), name)
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		require.Equal(t, base, print(), name)
+	}
+	for _, name := range []string{"tools/specgen/main_test.go", "handwritten/modules/plan.go"} {
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("other"), 0o600))
+		require.Equal(t, base, print(), name)
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "generated")))
+	require.NotEqual(t, base, print(), "a deleted tree counts")
+}
+
+func TestCRDs(t *testing.T) {
+	crd := func(kind string) string {
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.dev, names: {kind: " + kind + "}}\n"
+	}
+	for name, broken := range map[string]struct{ content, want string }{
+		"unknown key":   {crd("A") + "extra: 1\n", `unknown field "extra"`},
+		"two documents": {crd("A") + "---\n" + crd("B"), "found several"},
+		"another kind":  {"apiVersion: v1\nkind: Secret\n", "unknown field"},
+		"other type":    {"apiVersion: v1\nkind: CustomResourceDefinition\n", `apiVersion "v1"`},
+		"empty":         {"", "want one YAML document"},
+		"binary":        {"\x00\x01\xff", "spec/crds/a.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := open(t, repository(t, map[string]string{"spec/crds/a.yaml": broken.content})).CRDs()
+			require.ErrorContains(t, err, "spec/crds/a.yaml")
+			if name != "another kind" {
+				require.ErrorContains(t, err, broken.want)
+			}
+		})
+	}
+	t.Run("sorted by kind", func(t *testing.T) {
+		crds, err := open(t, repository(t, map[string]string{"spec/crds/1.yaml": crd("B"), "spec/crds/2.yaml": crd("A")})).CRDs()
+		require.NoError(t, err)
+		require.Equal(t, "A", crds[0].Kind())
+	})
+	t.Run("one kind twice", func(t *testing.T) {
+		_, err := open(t, repository(t, map[string]string{"spec/crds/1.yaml": crd("A"), "spec/crds/2.yaml": crd("A")})).CRDs()
+		require.ErrorContains(t, err, "spec/crds/1.yaml and spec/crds/2.yaml both define A.x.dev")
+	})
+}
