@@ -2,6 +2,7 @@ package main
 
 import (
 	"magicstick.dev/operator/tools/specgen/codegen"
+	"magicstick.dev/operator/tools/specgen/external"
 	"magicstick.dev/operator/tools/specgen/pipeline"
 )
 
@@ -9,6 +10,7 @@ import (
 // spec only.
 func steps() []pipeline.Step {
 	return []pipeline.Step{
-		{Name: "clients", Generate: codegen.Generate},
+		{Name: "crds", Generate: codegen.CRDs},
+		{Name: "flux", Generate: external.Flux},
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"text/template"
 
 	_ "embed" // the sources of generated packages that no generator makes
 
@@ -53,7 +52,7 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	applyConfigurations := root.Sub("applyconfiguration")
 
 	openAPI := filepath.Join(ws.ModuleDir, "openapi.json")
-	if err := writeOpenAPI(openAPI, crds); err != nil {
+	if err := WriteOpenAPI(openAPI, schemasOf(crds)); err != nil {
 		return err
 	}
 	defer os.Remove(openAPI)
@@ -78,10 +77,22 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 			return err
 		}
 	}
-	if err := writeClientsetDoc(ws); err != nil {
-		return err
+	return writeClientsetDoc(ws)
+}
+
+// packageOf is the import path of a kind's Go types.
+func packageOf(crd workspace.CRD, version string) string {
+	return path.Join(workspace.Module, "generated/apis", crd.GroupFolder(), version)
+}
+
+func schemasOf(crds []workspace.CRD) []Schema {
+	var schemas []Schema
+	for _, crd := range crds {
+		for _, version := range crd.Definition.Spec.Versions {
+			schemas = append(schemas, Schema{Definition: crd.Definition, Version: version.Name, Package: packageOf(crd, version.Name)})
+		}
 	}
-	return writeCRDPackage(ws, crds)
+	return schemas
 }
 
 // groupsOf lists the API groups of the CRDs and the plural of each kind. The
@@ -104,8 +115,7 @@ func groupsOf(crds []workspace.CRD) ([]Group, Plurals, error) {
 		}
 		plurals[names.Kind] = names.Plural
 		for _, version := range crd.Definition.Spec.Versions {
-			group := Group{Folder: crd.GroupFolder(), Version: version.Name,
-				Package: path.Join(workspace.Module, "generated/apis", crd.GroupFolder(), version.Name)}
+			group := Group{Folder: crd.GroupFolder(), Version: version.Name, Package: packageOf(crd, version.Name)}
 			byPackage[group.Package] = group
 		}
 	}
@@ -141,35 +151,6 @@ func NameGenerator(dir string) error {
 		}
 		return os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600)
 	})
-}
-
-//go:embed crds.go.tmpl
-var crdPackageSource string
-
-// writeCRDPackage emits generated/crds: the CRDs themselves, embedded, for
-// programs that run without the source tree.
-func writeCRDPackage(ws *workspace.Workspace, crds []workspace.CRD) error {
-	source, err := template.New("crds").Parse(crdPackageSource)
-	if err != nil {
-		return fmt.Errorf("generating crds: %w", err)
-	}
-	var text strings.Builder
-	groups := map[string]bool{}
-	var folders []string
-	for _, crd := range crds {
-		if !groups[crd.Group()] {
-			groups[crd.Group()] = true
-			folders = append(folders, crd.Group())
-		}
-		name := path.Join("crds", crd.Group(), strings.ToLower(crd.Kind())+".yaml")
-		if err := ws.Write(name, crd.YAML); err != nil {
-			return err
-		}
-	}
-	if err := source.Execute(&text, map[string]any{"Header": workspace.Header, "Folders": folders}); err != nil {
-		return fmt.Errorf("generating crds: %w", err)
-	}
-	return ws.Write("crds/crds.go", []byte(text.String()))
 }
 
 //go:embed example_test.go.tmpl

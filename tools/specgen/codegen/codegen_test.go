@@ -141,6 +141,7 @@ package v1alpha1
 // is names.plural in client, fake, lister and informer.
 func TestPluralsComeFromTheCRD(t *testing.T) {
 	ws := stage(t)
+	require.NoError(t, CRDs(t.Context(), ws))
 	require.NoError(t, Generate(t.Context(), ws))
 
 	read := func(name string) string {

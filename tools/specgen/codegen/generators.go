@@ -2,11 +2,13 @@ package codegen
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 
 	"golang.org/x/tools/go/packages"
 	applyargs "k8s.io/code-generator/cmd/applyconfiguration-gen/args"
@@ -38,11 +40,27 @@ type Universe struct {
 	context *generator.Context
 }
 
+// klog and its exit hook are one per process, and so is the run of a generator.
+var (
+	quiet   sync.Once
+	running sync.Mutex
+)
+
+// LoadFlags lets the go command complete the staging module's copy of go.mod;
+// the repository's own is never written.
+const LoadFlags = "GOFLAGS=-mod=mod"
+
 // Load parses the packages of the module at moduleDir. Type errors are allowed:
 // before deepcopy has run, no kind implements runtime.Object.
 func Load(moduleDir string, importPaths ...string) (*Universe, error) {
+	// What gengo warns about is the wording of foreign comments. Errors and what
+	// ends the process still reach stderr.
+	quiet.Do(func() {
+		klog.LogToStderr(false)
+		klog.SetOutput(io.Discard)
+	})
 	loaded := parser.NewWithOptions(parser.Options{BuildTags: []string{gengo.StdBuildTag}})
-	config := &packages.Config{Dir: moduleDir, Env: append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off")}
+	config := &packages.Config{Dir: moduleDir, Env: append(os.Environ(), LoadFlags)}
 	if err := loaded.LoadPackagesWithConfigForTesting(config, importPaths...); err != nil {
 		return nil, fmt.Errorf("parsing the API packages %s: %w", strings.Join(importPaths, ", "), err)
 	}
@@ -59,6 +77,8 @@ func Load(moduleDir string, importPaths ...string) (*Universe, error) {
 // process through klog when they meet an input that they do not like; here this
 // becomes an error, so that the staging folder is still removed.
 func (u *Universe) run(name string, systems namer.NameSystems, defaultSystem string, targets func(*generator.Context) []generator.Target) (err error) {
+	running.Lock()
+	defer running.Unlock()
 	exit := klog.OsExit
 	defer func() { klog.OsExit = exit }()
 	type exited struct{ code int }

@@ -3,45 +3,50 @@ package codegen
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
-	"path"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-
-	"magicstick.dev/operator/tools/specgen/workspace"
 )
 
-// writeOpenAPI writes the schemas of the kinds as the API server publishes
+// Schema is one version of a CRD with the Go type that it describes.
+type Schema struct {
+	// Definition is the CRD.
+	Definition *apiextensionsv1.CustomResourceDefinition
+	// Version is one of its versions.
+	Version string
+	// Package is the import path of the Go type, which has the kind's name.
+	Package string
+}
+
+// WriteOpenAPI writes the schemas of the kinds as the API server publishes
 // them, under the names that applyconfiguration-gen derives from the Go types.
 // Without this file an apply configuration does not know the keys of a list
 // map, and Extract would give back whole lists that others own parts of.
-func writeOpenAPI(file string, crds []workspace.CRD) error {
+func WriteOpenAPI(file string, schemas []Schema) error {
 	document := &spec.Swagger{SwaggerProps: spec.SwaggerProps{
 		Swagger:     "2.0",
 		Info:        &spec.Info{InfoProps: spec.InfoProps{Title: "specgen", Version: "v1"}},
 		Paths:       &spec.Paths{Paths: map[string]spec.PathItem{}},
 		Definitions: spec.Definitions{},
 	}}
-	for _, crd := range crds {
-		for _, version := range crd.Definition.Spec.Versions {
-			built, err := builder.BuildOpenAPIV2(crd.Definition, version.Name, builder.Options{V2: true})
-			if err != nil {
-				return fmt.Errorf("building the OpenAPI schema of spec/%s, version %s: %w", crd.File, version.Name, err)
-			}
-			published := util.ToRESTFriendlyName(crd.Group() + "/" + version.Name + "." + crd.Kind())
-			definition, found := built.Definitions[published]
-			if !found {
-				return fmt.Errorf("building the OpenAPI schema of spec/%s, version %s: no definition %q", crd.File, version.Name, published)
-			}
-			goType := path.Join(workspace.Module, "generated/apis", crd.GroupFolder(), version.Name) + "." + crd.Kind()
-			for name, shared := range built.Definitions {
-				document.Definitions[name] = shared
-			}
-			delete(document.Definitions, published)
-			document.Definitions[util.ToRESTFriendlyName(goType)] = definition
+	for _, schema := range schemas {
+		names := schema.Definition.Spec.Names
+		built, err := builder.BuildOpenAPIV2(schema.Definition, schema.Version, builder.Options{V2: true})
+		if err != nil {
+			return fmt.Errorf("building the OpenAPI schema of %s, version %s: %w", schema.Definition.Name, schema.Version, err)
 		}
+		published := util.ToRESTFriendlyName(schema.Definition.Spec.Group + "/" + schema.Version + "." + names.Kind)
+		definition, found := built.Definitions[published]
+		if !found {
+			return fmt.Errorf("building the OpenAPI schema of %s, version %s: no definition %q", schema.Definition.Name, schema.Version, published)
+		}
+		delete(built.Definitions, published)
+		maps.Copy(document.Definitions, built.Definitions)
+		document.Definitions[util.ToRESTFriendlyName(schema.Package+"."+names.Kind)] = definition
 	}
 	data, err := json.Marshal(document)
 	if err != nil {
