@@ -1,8 +1,10 @@
 package main
 
 import (
+	"magicstick.dev/operator/tools/specgen/catalogs"
 	"magicstick.dev/operator/tools/specgen/codegen"
 	"magicstick.dev/operator/tools/specgen/external"
+	"magicstick.dev/operator/tools/specgen/httpapi"
 	"magicstick.dev/operator/tools/specgen/pipeline"
 )
 
@@ -11,6 +13,8 @@ import (
 func steps() []pipeline.Step {
 	return []pipeline.Step{
 		{Name: "crds", Generate: codegen.CRDs},
+		{Name: "catalogs", Generate: catalogs.Generate},
+		{Name: "http", Generate: httpapi.Generate},
 		{Name: "flux", Generate: external.Flux},
 	}
 }
