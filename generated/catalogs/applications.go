@@ -53,7 +53,7 @@ type Application struct {
 	// Name as people read it. When absent, the key in title case.
 	DisplayName string `json:"displayName,omitempty"`
 	// What the application is for, in one or two sentences.
-	Description *string `json:"description,omitempty"`
+	Description string `json:"description,omitempty"`
 	// Folder of the Helm chart in the appliance's source, relative, without a leading dot.
 	ChartPath string `json:"chartPath"`
 	// The Service behind the instance's address.

@@ -63,7 +63,7 @@ type Module struct {
 	// Name as people read it. When absent, the key in title case.
 	DisplayName string `json:"displayName,omitempty"`
 	// What the module is for, in one or two sentences.
-	Description *string `json:"description,omitempty"`
+	Description string `json:"description,omitempty"`
 	// Key of the group that lists the module. Default: other.
 	Group string `json:"group,omitempty"`
 	// Other names under which the module is known.
@@ -107,7 +107,7 @@ type ModuleParameter struct {
 	// Label of the input field.
 	Label string `json:"label,omitempty"`
 	// Text in the empty input field; the value that holds when nothing is set.
-	Placeholder *string `json:"placeholder,omitempty"`
+	Placeholder string `json:"placeholder,omitempty"`
 	// Kind of input field. Default: text.
 	Type string `json:"type,omitempty"`
 	// Variable of the module's manifests that receives the value. When absent, the value reaches no
