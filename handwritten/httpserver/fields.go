@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -88,8 +89,11 @@ func schemaError(where string, err *openapi3.SchemaError) httpapi.FieldError {
 	case "required":
 		result.Message = "is required"
 	case "properties", "additionalProperties":
-		// kin calls an unknown key so and puts it at the end of the path.
+		// kin calls an unknown key so; the key itself is only in its text.
 		result.Rule, result.Message = ruleUnknownField, "is not a known field"
+		if key, found := unknownKey(err.Reason); found {
+			result.Field = clip(where+pointer([]string{key}), 1024)
+		}
 		known := make([]string, 0, len(schema.Properties))
 		for name := range schema.Properties {
 			known = append(known, name)
@@ -132,6 +136,16 @@ func schemaError(where string, err *openapi3.SchemaError) httpapi.FieldError {
 	}
 	result.Message = clip(result.Message, 1024)
 	return result
+}
+
+// unknownKey reads the key from kin's text `property "key" is unsupported`.
+func unknownKey(reason string) (string, bool) {
+	quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(reason, "property "))
+	if err != nil {
+		return "", false
+	}
+	key, err := strconv.Unquote(quoted)
+	return key, err == nil
 }
 
 func deref(number *float64) float64 {

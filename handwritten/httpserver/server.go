@@ -159,7 +159,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var caller Caller
 		if r, caller, err = s.admit(answer, r, route); err == nil {
 			subject = caller.Subject
-			s.mux.ServeHTTP(answer, r)
+			if s.mux.ServeHTTP(answer, r); answer.status == 0 {
+				write(s.log, answer, r, Internal(errors.New("the operation gave no answer")))
+			}
 			return
 		}
 	}
