@@ -98,3 +98,11 @@ func special(word string) bool {
 	digits := strings.TrimLeft(word, "0123456789")
 	return len(digits) < len(word) && (digits == "." || digits == ")")
 }
+
+// PlainDescription undoes what a description suffers on its way through a comment:
+// characters that must not be in source are dropped, escapes are taken away, and
+// the typographic quotes that gofmt makes of doubled ones are written out. Two
+// descriptions with equal words are equal after it.
+func PlainDescription(text string) string {
+	return strings.NewReplacer("\u201d", "''", "\u201c", "``", `\`, "").Replace(sanitize(text))
+}
