@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"magicstick.dev/operator/handwritten/controlplane/child"
 )
 
 // certificateLife is the validity of all certificates; they are made anew at each start.
@@ -166,6 +169,17 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encoding a private key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// probe expects status 200 from url, over mutual TLS.
+func probe(url string, ca, client *keyPair) child.Probe {
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	return child.HTTPProbe(url, &tls.Config{
+		RootCAs:      roots,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{client.cert.Raw}, PrivateKey: client.key}},
+		MinVersion:   tls.VersionTLS12,
+	})
 }
 
 func adminConfig(server string, certs *certificates) *rest.Config {

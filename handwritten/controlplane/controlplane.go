@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"magicstick.dev/operator/handwritten/controlplane/child"
 )
 
 const (
@@ -49,7 +51,7 @@ type ControlPlane struct {
 
 	dir       *dataDir
 	ports     []*reservedPort
-	processes []*process // in start order; stopped in reverse
+	processes []*child.Process // in start order; stopped in reverse
 	stopOnce  sync.Once
 	stopErr   error
 	failed    chan struct{}
@@ -101,7 +103,7 @@ func (c *ControlPlane) start(ctx context.Context, opts Options, paths map[string
 	etcdURL := "https://" + loopback(etcdPort)
 	etcdArgs := etcdArguments(filepath.Join(c.dataDir, "etcd"), etcdURL, "https://"+loopback(peerPort), certs, c.dir.temporary)
 	if err := c.run(ctx, opts, "etcd", paths["etcd"], etcdArgs,
-		httpProbe(etcdURL+"/readyz", certs.ca, certs.etcdClient)); err != nil {
+		probe(etcdURL+"/readyz", certs.ca, certs.etcdClient)); err != nil {
 		return err
 	}
 
@@ -113,7 +115,7 @@ func (c *ControlPlane) start(ctx context.Context, opts Options, paths map[string
 	}
 	args := append(apiServerArguments(apiPort, etcdURL, certs, opts.ControllerManager), opts.APIServerArgs...)
 	if err := c.run(ctx, opts, "kube-apiserver", paths["kube-apiserver"], args,
-		httpProbe(server+"/readyz", certs.ca, certs.admin)); err != nil {
+		probe(server+"/readyz", certs.ca, certs.admin)); err != nil {
 		return err
 	}
 
@@ -130,29 +132,30 @@ func (c *ControlPlane) start(ctx context.Context, opts Options, paths map[string
 	}
 	return c.run(ctx, opts, "kube-controller-manager", paths["kube-controller-manager"],
 		controllerManagerArguments(managerPort, managerConfig, certs),
-		httpProbe("https://"+loopback(managerPort)+"/healthz", certs.ca, certs.admin))
+		probe("https://"+loopback(managerPort)+"/healthz", certs.ca, certs.admin))
 }
 
 // run starts one process, waits until it answers, and watches it from then on.
-func (c *ControlPlane) run(ctx context.Context, opts Options, name, path string, args []string, ready probe) error {
-	logFile := filepath.Join(c.dataDir, "logs", name+".log")
-	p, err := startProcess(name, path, args, c.dataDir, logFile)
+func (c *ControlPlane) run(ctx context.Context, opts Options, name, path string, args []string, ready child.Probe) error {
+	p, err := child.Start(child.Spec{
+		Name: name, Path: path, Args: args, Dir: c.dataDir, LogFile: filepath.Join(c.dataDir, "logs", name+".log"),
+	})
 	if err != nil {
 		return err
 	}
 	c.processes = append(c.processes, p)
 	ctx, cancel := context.WithTimeout(ctx, opts.StartTimeout)
 	defer cancel()
-	if err := p.waitReady(ctx, ready); err != nil {
+	if err := p.WaitReady(ctx, ready); err != nil {
 		return err
 	}
 	go func() {
-		<-p.done
+		<-p.Done()
 		select {
 		case <-c.stopping:
 		default:
 			c.failOnce.Do(func() {
-				c.failure = p.unexpectedEnd()
+				c.failure = p.UnexpectedEnd()
 				close(c.failed)
 			})
 		}
@@ -203,7 +206,7 @@ func (c *ControlPlane) Stop() error {
 		close(c.stopping)
 		var errs []error
 		for i := len(c.processes) - 1; i >= 0; i-- {
-			errs = append(errs, c.processes[i].stop(stopGrace))
+			errs = append(errs, c.processes[i].Stop(stopGrace))
 		}
 		for _, port := range c.ports {
 			errs = append(errs, port.release())
@@ -219,7 +222,7 @@ func (c *ControlPlane) Stop() error {
 func (c *ControlPlane) PIDs() map[string]int {
 	pids := make(map[string]int, len(c.processes))
 	for _, p := range c.processes {
-		pids[p.name] = p.cmd.Process.Pid
+		pids[p.Name()] = p.PID()
 	}
 	return pids
 }

@@ -1,10 +1,11 @@
-package controlplane
+// Package child runs a program as a child process that cannot outlive its
+// parent, not even when the parent is killed with SIGKILL.
+package child
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +26,23 @@ const (
 	tailBytes = 16 << 10
 )
 
-// process is one child that ends with us.
-type process struct {
+// Spec says what to run.
+type Spec struct {
+	// Name appears in errors.
+	Name string
+	// Path is the program, Args its arguments without the program's name.
+	Path string
+	Args []string
+	// Env are further variables, NAME=value, beside those of this process.
+	Env []string
+	// Dir is the working directory.
+	Dir string
+	// LogFile gets standard output and standard error; it is truncated first.
+	LogFile string
+}
+
+// Process is a child that ends with us.
+type Process struct {
 	name    string
 	logFile string
 	cmd     *exec.Cmd
@@ -36,10 +52,10 @@ type process struct {
 	waitErr error
 }
 
-// startProcess starts a program with its output in logFile, in a process group
-// of its own, so that Ctrl-C in the terminal reaches only us and we can stop
-// the children in order.
-func startProcess(name, path string, args []string, dir, logFile string) (*process, error) {
+// Start starts a program in a process group of its own, so that Ctrl-C in the
+// terminal reaches only us and we can stop the children in order.
+func Start(spec Spec) (*Process, error) {
+	name, logFile := spec.Name, spec.LogFile
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o700); err != nil {
 		return nil, fmt.Errorf("starting %s: making the log folder: %w", name, err)
 	}
@@ -49,14 +65,15 @@ func startProcess(name, path string, args []string, dir, logFile string) (*proce
 		return nil, fmt.Errorf("starting %s: opening its log: %w", name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(path, args...) // #nosec G204 -- running the given binaries is the job.
-	cmd.Dir = dir
+	cmd := exec.Command(spec.Path, spec.Args...) // #nosec G204 -- running the given binaries is the job.
+	cmd.Dir = spec.Dir
+	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	guard, err := startGuarded(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	p := &process{name: name, logFile: logFile, cmd: cmd, guard: guard, done: make(chan struct{})}
+	p := &Process{name: name, logFile: logFile, cmd: cmd, guard: guard, done: make(chan struct{})}
 	go func() {
 		p.waitErr = cmd.Wait()
 		close(p.done)
@@ -64,22 +81,13 @@ func startProcess(name, path string, args []string, dir, logFile string) (*proce
 	return p, nil
 }
 
-// probe asks a process once whether it is ready; the error says what it answered.
-type probe func(context.Context) error
+// Probe asks a process once whether it is ready; the error says what it answered.
+type Probe func(context.Context) error
 
-// httpProbe expects status 200 from url, over mutual TLS.
-func httpProbe(url string, ca, client *keyPair) probe {
+// HTTPProbe expects status 200 from url; config is for https and may be nil.
+func HTTPProbe(url string, config *tls.Config) Probe {
 	return func(ctx context.Context) error {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(ca.certPEM)
-		certificate, err := tls.X509KeyPair(client.certPEM, client.keyPEM)
-		if err != nil {
-			return fmt.Errorf("loading the client certificate: %w", err)
-		}
-		transport := &http.Transport{
-			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-			DisableKeepAlives: true,
-		}
+		transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -113,8 +121,9 @@ func failedChecks(body string) string {
 	return strings.Join(failed, "; ")
 }
 
-// waitReady polls until the probe succeeds, the process ends, or ctx does.
-func (p *process) waitReady(ctx context.Context, ready probe) error {
+// WaitReady polls until the probe succeeds, the process ends, or ctx does. The
+// error ends with the last lines of the log.
+func (p *Process) WaitReady(ctx context.Context, ready Probe) error {
 	started := time.Now()
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
@@ -138,20 +147,30 @@ func (p *process) waitReady(ctx context.Context, ready probe) error {
 	}
 }
 
-// unexpectedEnd describes a process that ended although nobody stopped it.
-func (p *process) unexpectedEnd() error {
+// PID is the process ID.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Name is the name given at the start.
+func (p *Process) Name() string { return p.name }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// UnexpectedEnd describes a process that ended although nobody stopped it.
+func (p *Process) UnexpectedEnd() error {
 	return fmt.Errorf("running %s: it ended unexpectedly (%s)%s", p.name, p.exit(), p.tail())
 }
 
-func (p *process) exit() string {
+func (p *Process) exit() string {
 	if p.waitErr != nil {
 		return p.waitErr.Error()
 	}
 	return "exit status 0"
 }
 
-// stop asks the process to end and kills it when it has not after grace.
-func (p *process) stop(grace time.Duration) error {
+// Stop asks the process to end and kills it when it has not after grace. It is
+// no error when the process has ended already.
+func (p *Process) Stop(grace time.Duration) error {
 	defer p.guard.release()
 	select {
 	case <-p.done:
@@ -176,7 +195,7 @@ func (p *process) stop(grace time.Duration) error {
 }
 
 // tail quotes the end of the log for an error message.
-func (p *process) tail() string {
+func (p *Process) tail() string {
 	file, err := os.Open(p.logFile)
 	if err != nil {
 		return ""

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package controlplane
+package child
 
 import (
 	"fmt"
