@@ -26,6 +26,9 @@ var importPaths = map[string]string{
 	intstrPackage:     "k8s.io/apimachinery/pkg/util/intstr",
 }
 
+// IsImportAlias tells whether generated types import a package by this name.
+func IsImportAlias(name string) bool { return importPaths[name] != "" }
+
 // Types of others that a node can become.
 const (
 	jsonType         = "apiextensionsv1.JSON"
