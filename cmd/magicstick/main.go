@@ -46,6 +46,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand()
+	root.AddCommand(newValidateCommand(), newVersionCommand())
 	return root
 }
