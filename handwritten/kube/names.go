@@ -1,0 +1,24 @@
+package kube
+
+// Names that objects of the appliance plane share. They are facts of the
+// interface (contract/appliance.md annex 1): other programs select by them.
+const (
+	// FieldManager is the owner of every field that the operator applies.
+	FieldManager = "magicstick-operator"
+
+	// LabelManagedBy says which program created an object.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedByOperator is the value of LabelManagedBy on what the operator creates.
+	ManagedByOperator = "magicstick-operator"
+	// LabelModule names the module that an activation or a Kustomization belongs to.
+	LabelModule = "appliance.magicstick.dev/module"
+
+	// AnnotationAutoEnabled is "true" on activations that the operator created.
+	// The API removes it when a person takes over.
+	AnnotationAutoEnabled = "appliance.magicstick.dev/auto-enabled"
+	// AnnotationActivationSource is "manual" on activations that a person made.
+	AnnotationActivationSource = "appliance.magicstick.dev/activation-source"
+
+	// FinalizerModule keeps a ModuleActivation until its Kustomization is gone.
+	FinalizerModule = "appliance.magicstick.dev/module-cleanup"
+)

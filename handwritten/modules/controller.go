@@ -1,0 +1,211 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/conditions"
+	"magicstick.dev/operator/handwritten/kube"
+)
+
+// +kubebuilder:rbac:groups=appliance.magicstick.dev,namespace=ai-system,resources=moduleactivations,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=appliance.magicstick.dev,namespace=ai-system,resources=moduleactivations/status;moduleactivations/finalizers,verbs=update;patch
+// +kubebuilder:rbac:groups=appliance.magicstick.dev,namespace=ai-system,resources=appliances,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,namespace=flux-system,resources=kustomizations,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=ai-system,resources=configmaps,verbs=get;list;watch
+
+// KustomizationKind is Flux's Kustomization, whose CRD may be absent.
+func KustomizationKind() kube.OptionalKind {
+	return kube.OptionalKind{
+		CRD:       "kustomizations." + kustomizev1.GroupVersion.Group,
+		Version:   kustomizev1.GroupVersion.Version,
+		Prototype: &kustomizev1.Kustomization{},
+	}
+}
+
+// Kinds tells whether Kustomizations can be used; *kube.OptionalKinds does.
+type Kinds interface {
+	Presence(ctx context.Context, crd string) (kube.Presence, string)
+}
+
+// Reconciler carries out plans for ModuleActivations.
+type Reconciler struct {
+	// Client reads and writes our own kinds and never reads behind its own writes.
+	Client client.Client
+	// Foreign reads the objects of others from the cache.
+	Foreign client.Reader
+	// Live reads past the cache, in the one place where that is needed.
+	Live client.Reader
+	// Children writes Kustomizations.
+	Children *kube.Children
+	// Kinds knows whether Flux is there.
+	Kinds Kinds
+	// Catalogs reads the module catalog.
+	Catalogs Catalogs
+	// Appliance is the object that names the source; activations live in its namespace.
+	Appliance types.NamespacedName
+	// Settings are the names that the installation chose.
+	Settings Settings
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// staleRetry is the pause after an answer that says that the cache was behind.
+const staleRetry = 100 * time.Millisecond
+
+// Reconcile makes one pass over one activation.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	activation := &appliancev1alpha1.ModuleActivation{}
+	if err := r.Client.Get(ctx, request.NamespacedName, activation); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	facts, err := r.observe(ctx, activation)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if facts.Flux.Presence == kube.Starting {
+		// The cache fills; its completion enqueues every activation.
+		return reconcile.Result{}, nil
+	}
+	plan, err := Compute(facts)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("planning module %s: %w", activation.Spec.Module, err)
+	}
+	err = r.carryOut(ctx, activation, plan, facts)
+	if kube.IsStale(err) {
+		log.FromContext(ctx).V(1).Info("cache was behind, looking again", "cause", err.Error())
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *Reconciler) observe(ctx context.Context, activation *appliancev1alpha1.ModuleActivation) (Facts, error) {
+	presence, detail := r.Kinds.Presence(ctx, KustomizationKind().CRD)
+	catalog, catalogErr := r.Catalogs.ModuleCatalog(ctx)
+	facts, err := Observe(ctx, activation, catalog, catalogErr, r.world(), Flux{Presence: presence, Detail: detail})
+	if err != nil {
+		return facts, err
+	}
+	facts.Settings, facts.Now = r.Settings, r.Now()
+	appliance := &appliancev1alpha1.Appliance{}
+	err = r.Client.Get(ctx, r.Appliance, appliance, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if client.IgnoreNotFound(err) != nil {
+		return facts, fmt.Errorf("reading the source from Appliance %s: %w", r.Appliance, err)
+	}
+	if err == nil {
+		facts.Source = sourceOf(appliance)
+	}
+	return facts, nil
+}
+
+func sourceOf(appliance *appliancev1alpha1.Appliance) Source {
+	source := appliance.Spec.Source
+	return Source{Kind: string(source.Kind), Name: source.Name, Namespace: source.Namespace}
+}
+
+func (r *Reconciler) world() World {
+	return cacheWorld{reader: r.Client, kustomizations: r.Foreign, children: r.Children, namespace: r.Appliance.Namespace, fluxNamespace: r.Settings.FluxNamespace}
+}
+
+// carryOut makes the calls of a plan: finalizer, side effects, status. A side
+// effect that the API server refuses becomes the status, because trying again
+// does not help and a person must read why.
+func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1.ModuleActivation, plan Plan, facts Facts) error {
+	if plan.AddFinalizer {
+		if _, err := kube.EnsureFinalizer(ctx, r.Client, activation, kube.FinalizerModule); err != nil {
+			return err
+		}
+	}
+	failure := r.sideEffects(ctx, plan, facts)
+	if failure != nil && (kube.IsStale(failure) || !kube.IsRefused(failure)) {
+		return failure
+	}
+	if failure == nil && plan.DropFinalizer {
+		return kube.DropFinalizer(ctx, r.Client, activation, kube.FinalizerModule)
+	}
+	before := activation.DeepCopy()
+	activation.Status = plan.Status
+	if failure != nil {
+		activation.Status.Conditions = before.DeepCopy().Status.Conditions
+		refused(activation, failure, facts)
+	}
+	written, err := kube.PatchStatus(ctx, r.Client, before, activation)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if written {
+		kube.Notify(r.Recorder, activation,
+			kube.FindCondition(before.Status.Conditions, conditions.ModuleActivationConditionReady),
+			kube.FindCondition(activation.Status.Conditions, conditions.ModuleActivationConditionReady),
+			activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseDegraded)
+	}
+	return failure
+}
+
+func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) error {
+	for _, key := range plan.Enable {
+		created, err := kube.EnableModule(ctx, r.Client, key, r.Appliance)
+		if err != nil {
+			return err
+		}
+		if created {
+			log.FromContext(ctx).Info("switched on a required module", "module", key)
+		}
+	}
+	if plan.Apply != nil {
+		name := types.NamespacedName{Namespace: r.Settings.FluxNamespace, Name: kustomizationName(*facts.Module)}
+		if _, err := r.Children.Apply(ctx, plan.Apply, name, &kustomizev1.Kustomization{}, facts.Kustomization); err != nil {
+			return err
+		}
+	}
+	for _, kustomization := range plan.Remove {
+		if err := r.remove(ctx, kustomization); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove un-suspends, then deletes: Flux prunes the objects of a Kustomization
+// only when it is not suspended at its deletion (contract/appliance.md C.2).
+// Everything else in it stays as it was applied.
+func (r *Reconciler) remove(ctx context.Context, kustomization *kustomizev1.Kustomization) error {
+	if kustomization.Spec.Suspend {
+		before := kustomization.DeepCopy()
+		kustomization.Spec.Suspend = false
+		if err := r.Children.Patch(ctx, before, kustomization); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	if err := r.Children.Delete(ctx, kustomization); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("removed a module", "kustomization", client.ObjectKeyFromObject(kustomization).String())
+	return nil
+}
+
+// refused is the status after an answer of the API server that will not get
+// better by itself. The pass is tried again with a growing pause.
+func refused(activation *appliancev1alpha1.ModuleActivation, failure error, facts Facts) {
+	message := "The API server refused a change: " + kube.Refusal(failure)
+	activation.Status.Phase = appliancev1alpha1.ModuleActivationStatusPhaseDegraded
+	activation.Status.Message = ptr.To(kube.Truncate(message, kube.MaxStatusMessage))
+	kube.SetCondition(&activation.Status.Conditions, metav1.Condition{
+		Type: conditions.ModuleActivationConditionReady, Status: metav1.ConditionFalse,
+		Reason: conditions.ModuleActivationReasonKustomizationRefused, Message: message,
+		ObservedGeneration: activation.Generation,
+	}, facts.Now)
+}

@@ -1,0 +1,207 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/handwritten/kube"
+)
+
+// workers is how many activations are worked on at a time. A pass waits for
+// the API server most of its time.
+const workers = 8
+
+// Setup adds the two controllers of this room to the manager: one for
+// activations, one for Kustomizations that nobody asks for any more. The
+// manager's cache needs kube.IndexModuleActivations.
+func (r *Reconciler) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, catalog types.NamespacedName) error {
+	trigger, leftoverTrigger := &kube.Trigger{}, &kube.Trigger{}
+	activations, err := ctrl.NewControllerManagedBy(mgr).
+		Named("modules").
+		For(&appliancev1alpha1.ModuleActivation{}).
+		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(intentChanged())).
+		Watches(&appliancev1alpha1.Appliance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(r.Appliance), sourceChanged())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(catalog))).
+		WatchesRawSource(trigger).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of modules: %w", err)
+	}
+	leftovers, err := ctrl.NewControllerManagedBy(mgr).
+		Named("module-leftovers").
+		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.kustomizationsOf), builder.WithPredicates(deletions())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.allKustomizations), builder.WithPredicates(named(catalog))).
+		WatchesRawSource(leftoverTrigger).
+		Build(reconcile.Func(r.reconcileLeftover))
+	if err != nil {
+		return fmt.Errorf("setting up the controller of left over Kustomizations: %w", err)
+	}
+	kinds.Watch(KustomizationKind(), activations, handler.EnqueueRequestsFromMapFunc(r.dependingOn),
+		func(ctx context.Context) { trigger.Enqueue(r.all(ctx, nil)...) })
+	kinds.Watch(KustomizationKind(), leftovers, &handler.EnqueueRequestForObject{},
+		func(ctx context.Context) { leftoverTrigger.Enqueue(r.allKustomizations(ctx, nil)...) },
+		predicate.NewPredicateFuncs(ours))
+	return nil
+}
+
+// all enqueues every activation.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &appliancev1alpha1.ModuleActivationList{}
+	err := r.Client.List(ctx, list, client.InNamespace(r.Appliance.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "listing activations to look at again")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// related enqueues the other activations that an activation decides over: the
+// duplicates of its module and those whose module requires it.
+func (r *Reconciler) related(ctx context.Context, object client.Object) []reconcile.Request {
+	activation, ok := object.(*appliancev1alpha1.ModuleActivation)
+	if !ok {
+		return nil
+	}
+	return r.affected(ctx, activation.Spec.Module)
+}
+
+// dependingOn enqueues the activations that a Kustomization speaks for: those
+// of its module and of the modules that require it.
+func (r *Reconciler) dependingOn(ctx context.Context, object client.Object) []reconcile.Request {
+	module := object.GetLabels()[kube.LabelModule]
+	catalog, err := r.Catalogs.ModuleCatalog(ctx)
+	if err != nil {
+		return r.affected(ctx, module)
+	}
+	if _, known := catalog.Resolve(module); !known {
+		for _, candidate := range catalog.All() {
+			if kustomizationName(candidate) == object.GetName() {
+				module = candidate.Key
+			}
+		}
+	}
+	return r.affected(ctx, module)
+}
+
+func (r *Reconciler) affected(ctx context.Context, module string) []reconcile.Request {
+	if module == "" {
+		return nil
+	}
+	askedAs := []string{module}
+	if catalog, err := r.Catalogs.ModuleCatalog(ctx); err == nil {
+		if found, known := catalog.Resolve(module); known {
+			askedAs = names(found)
+		}
+		for _, key := range catalog.Dependants(module) {
+			if found, known := catalog.Resolve(key); known {
+				askedAs = append(askedAs, names(found)...)
+			}
+		}
+	}
+	activations, err := r.world().Activations(ctx, askedAs...)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "listing activations to look at again")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(activations))
+	for _, activation := range activations {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(activation)})
+	}
+	return requests
+}
+
+func (r *Reconciler) kustomizationsOf(ctx context.Context, object client.Object) []reconcile.Request {
+	activation, ok := object.(*appliancev1alpha1.ModuleActivation)
+	if !ok {
+		return nil
+	}
+	module := activation.Spec.Module
+	if catalog, err := r.Catalogs.ModuleCatalog(ctx); err == nil {
+		if found, known := catalog.Resolve(module); known {
+			module = found.Key
+		}
+	}
+	return r.labelled(ctx, client.MatchingLabels{kube.LabelManagedBy: kube.ManagedByOperator, kube.LabelModule: module})
+}
+
+func (r *Reconciler) allKustomizations(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.labelled(ctx, client.MatchingLabels{kube.LabelManagedBy: kube.ManagedByOperator})
+}
+
+func (r *Reconciler) labelled(ctx context.Context, labels client.MatchingLabels) []reconcile.Request {
+	if presence, _ := r.Kinds.Presence(ctx, KustomizationKind().CRD); presence != kube.Present {
+		return nil
+	}
+	list := &kustomizev1.KustomizationList{}
+	if err := r.Foreign.List(ctx, list, client.InNamespace(r.Settings.FluxNamespace), labels, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "listing Kustomizations to look at again")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// named lets one object through.
+func named(name types.NamespacedName) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return client.ObjectKeyFromObject(object) == name
+	})
+}
+
+// intentChanged lets through what matters to other activations: that one
+// exists, what it wants, and that it goes. Its status does not.
+func intentChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+				(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+		},
+	}
+}
+
+// sourceChanged lets an Appliance through when Kustomizations would change.
+func sourceChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, isOld := e.ObjectOld.(*appliancev1alpha1.Appliance)
+			after, isNew := e.ObjectNew.(*appliancev1alpha1.Appliance)
+			return !isOld || !isNew || sourceOf(before) != sourceOf(after)
+		},
+	}
+}
+
+func deletions() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// ours are Kustomizations that carry the operator's labels.
+func ours(object client.Object) bool {
+	labels := object.GetLabels()
+	return labels[kube.LabelManagedBy] == kube.ManagedByOperator && labels[kube.LabelModule] != ""
+}

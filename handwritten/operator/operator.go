@@ -1,0 +1,170 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/handwritten/appliance"
+	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/modules"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ai-system,resources=leases,verbs=get;create;update
+
+// leaderElectionID is the name of the Lease in the Appliance's namespace.
+const leaderElectionID = "magicstick-operator"
+
+// Scheme knows every kind that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.AddToScheme, kustomizev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering API types: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// New builds a manager with all controllers; start it with its Start. The
+// CRDs of the appliance group must be installed before that, everything else
+// may come later or be missing.
+func New(ctx context.Context, connection *rest.Config, options Options) (manager.Manager, error) {
+	if err := options.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the options of the operator: %w", err)
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	connection = rest.CopyConfig(connection)
+	if connection.QPS == 0 {
+		// The API server's priority and fairness does this job better.
+		connection.QPS = -1
+	}
+	connection.UserAgent = rest.DefaultKubernetesUserAgent() + " " + kube.FieldManager
+	mgr, err := ctrl.NewManager(connection, manager.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(options),
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		LeaderElection:                options.LeaderElection,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       options.Appliance.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress:        options.ProbeAddress,
+		GracefulShutdownTimeout:       &options.ShutdownTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the operator: %w", err)
+	}
+	if err := controllers(ctx, mgr, connection, options); err != nil {
+		return nil, err
+	}
+	return mgr, probes(mgr)
+}
+
+// cacheOptions keep in memory only what is read: the namespaces that the
+// operator works in, and of CRDs no schema.
+func cacheOptions(options Options) cache.Options {
+	in := func(namespaces ...string) map[string]cache.Config {
+		found := map[string]cache.Config{}
+		for _, namespace := range namespaces {
+			found[namespace] = cache.Config{}
+		}
+		return found
+	}
+	own := in(options.Appliance.Namespace)
+	drop := cache.TransformStripManagedFields()
+	return cache.Options{
+		// A read of a kind that nobody watches is a mistake: it would start a
+		// watch behind our back, and wait for ever when the CRD is absent.
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&appliancev1alpha1.Appliance{}:              {Namespaces: own, Transform: drop},
+			&appliancev1alpha1.ModuleActivation{}:       {Namespaces: own, Transform: drop},
+			&appliancev1alpha1.AppInstance{}:            {Namespaces: own, Transform: drop},
+			&appliancev1alpha1.ModelActivation{}:        {Namespaces: own, Transform: drop},
+			&corev1.ConfigMap{}:                         {Namespaces: in(options.ModuleCatalog.Namespace, options.ApplicationCatalog.Namespace), Transform: drop},
+			&kustomizev1.Kustomization{}:                {Namespaces: in(options.FluxNamespace), Transform: kube.KeepOwnManagedFields},
+			&apiextensionsv1.CustomResourceDefinition{}: {Transform: kube.StripCRD},
+		},
+	}
+}
+
+func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Config, options Options) error {
+	if err := kube.IndexModuleActivations(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	// Objects of others are read without waiting for our writes: their CRD, and
+	// with it the watch that would end the wait, may go away at any time.
+	foreign, err := client.New(connection, client.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		Cache: &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return fmt.Errorf("building the client for the objects of others: %w", err)
+	}
+	kinds, err := kube.NewOptionalKinds(mgr, foreign)
+	if err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder(kube.FieldManager)
+	catalogs := newShipped(foreign, options)
+	moduleReconciler := &modules.Reconciler{
+		Client: mgr.GetClient(), Foreign: foreign, Live: mgr.GetAPIReader(),
+		Children: kube.NewChildren(foreign), Kinds: kinds, Catalogs: moduleCatalogs{catalogs},
+		Appliance: options.Appliance,
+		Settings:  modules.Settings{FluxNamespace: options.FluxNamespace, SettingsConfigMap: options.SettingsConfigMap},
+		Recorder:  recorder, Now: options.Now,
+	}
+	if err := moduleReconciler.Setup(mgr, kinds, options.ModuleCatalog); err != nil {
+		return err
+	}
+	applianceReconciler := &appliance.Reconciler{
+		Client: mgr.GetClient(), Catalogs: applianceCatalogs{catalogs}, Name: options.Appliance,
+		Recorder: recorder, Now: options.Now,
+	}
+	return applianceReconciler.Setup(mgr, options.ModuleCatalog, options.ApplicationCatalog)
+}
+
+// probes: alive when the process answers, ready when the caches are filled. A
+// process that waits for the lease is ready: it could take over.
+func probes(mgr manager.Manager) error {
+	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health probe: %w", err)
+	}
+	filled := func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("caches", filled); err != nil {
+		return fmt.Errorf("adding the readiness probe: %w", err)
+	}
+	return nil
+}

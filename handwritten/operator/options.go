@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Options are the choices of an installation. The zero value is not useful;
+// start from DefaultOptions.
+type Options struct {
+	// Appliance is the object that the operator keeps; activations, instances
+	// and models live in its namespace.
+	Appliance types.NamespacedName
+	// ModuleCatalog, ApplicationCatalog are the ConfigMaps of the shipped catalogs.
+	ModuleCatalog, ApplicationCatalog types.NamespacedName
+	// FluxNamespace holds Kustomizations and the settings.
+	FluxNamespace string
+	// SettingsConfigMap, in FluxNamespace, holds the variables of the appliance.
+	SettingsConfigMap string
+
+	// LeaderElection makes sure that of several processes one works.
+	LeaderElection bool
+	// MetricsAddress serves Prometheus metrics over HTTP; "0" switches it off.
+	MetricsAddress string
+	// ProbeAddress serves /healthz and /readyz; "0" switches it off.
+	ProbeAddress string
+	// ShutdownTimeout is how long passes under way may take at the end.
+	ShutdownTimeout time.Duration
+	// Now is the clock, time.Now unless a test sets it.
+	Now func() time.Time
+}
+
+// DefaultOptions are the names of a standard installation (contract/appliance.md C.0).
+func DefaultOptions() Options {
+	return Options{
+		Appliance:          types.NamespacedName{Namespace: "ai-system", Name: "local"},
+		ModuleCatalog:      types.NamespacedName{Namespace: "ai-system", Name: "magicstick-module-catalog"},
+		ApplicationCatalog: types.NamespacedName{Namespace: "ai-system", Name: "magicstick-app-catalog"},
+		FluxNamespace:      "flux-system",
+		SettingsConfigMap:  "ai-appliance-settings",
+		LeaderElection:     true,
+		MetricsAddress:     ":8080",
+		ProbeAddress:       ":8081",
+		ShutdownTimeout:    20 * time.Second,
+		Now:                time.Now,
+	}
+}
+
+// Validate names every option that cannot work.
+func (o Options) Validate() error {
+	var problems []error
+	name := func(option, value string, rule func(string) []string) {
+		for _, problem := range rule(value) {
+			problems = append(problems, fmt.Errorf("%s %q: %s", option, value, problem))
+		}
+	}
+	subdomain := func(value string) []string { return validation.IsDNS1123Subdomain(value) }
+	name("appliance namespace", o.Appliance.Namespace, validation.IsDNS1123Label)
+	name("appliance name", o.Appliance.Name, subdomain)
+	name("module catalog namespace", o.ModuleCatalog.Namespace, validation.IsDNS1123Label)
+	name("module catalog name", o.ModuleCatalog.Name, subdomain)
+	name("application catalog namespace", o.ApplicationCatalog.Namespace, validation.IsDNS1123Label)
+	name("application catalog name", o.ApplicationCatalog.Name, subdomain)
+	name("Flux namespace", o.FluxNamespace, validation.IsDNS1123Label)
+	name("settings ConfigMap", o.SettingsConfigMap, subdomain)
+	for option, address := range map[string]string{"metrics address": o.MetricsAddress, "probe address": o.ProbeAddress} {
+		if address == "0" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			problems = append(problems, fmt.Errorf("%s %q: want host:port, :port, or 0 for none: %w", option, address, err))
+		}
+	}
+	if o.ShutdownTimeout < 0 {
+		problems = append(problems, fmt.Errorf("shutdown timeout %s: must not be negative", o.ShutdownTimeout))
+	}
+	if o.Now == nil {
+		problems = append(problems, errors.New("clock: missing"))
+	}
+	return errors.Join(problems...)
+}
