@@ -9,10 +9,13 @@ package codegen
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -43,10 +46,15 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	for _, group := range groups {
 		importPaths = append(importPaths, group.Package)
 	}
-	universe, err := Load(ws.ModuleDir, importPaths...)
+	foreign, err := foreignPackages(ws)
 	if err != nil {
 		return err
 	}
+	all, err := Load(ws.ModuleDir, append(slices.Clone(importPaths), foreign...)...)
+	if err != nil {
+		return err
+	}
+	universe := all.Only(importPaths...)
 	root := Output{Dir: ws.GeneratedDir(), Package: workspace.Module + "/generated"}
 	clientset, listers, informers := root.Sub("clientset"), root.Sub("listers"), root.Sub("informers")
 	applyConfigurations := root.Sub("applyconfiguration")
@@ -58,8 +66,8 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	defer os.Remove(openAPI)
 
 	for _, step := range []func() error{
-		universe.Deepcopy,
-		universe.Register,
+		all.Deepcopy,
+		all.Register,
 		func() error { return universe.ApplyConfigurations(applyConfigurations, openAPI, nil) },
 		func() error { return universe.Clientset(clientset, applyConfigurations.Package, groups, plurals) },
 		func() error { return universe.Listers(listers, plurals) },
@@ -72,12 +80,38 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 			return err
 		}
 	}
-	for _, out := range []Output{clientset, listers, informers, applyConfigurations, root.Sub("apis")} {
+	written := []Output{clientset, listers, informers, applyConfigurations, root.Sub("apis")}
+	for _, importPath := range foreign {
+		written = append(written, root.Sub(strings.TrimPrefix(importPath, root.Package+"/")))
+	}
+	for _, out := range written {
 		if err := NameGenerator(out.Dir); err != nil {
 			return err
 		}
 	}
 	return writeClientsetDoc(ws)
+}
+
+// foreignPackages lists the packages with the types of spec/external, which get
+// deep copies and registration but no clients.
+func foreignPackages(ws *workspace.Workspace) ([]string, error) {
+	crds, err := ws.CRDsBelow("external")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var importPaths []string
+	for _, crd := range crds {
+		for _, version := range crd.Definition.Spec.Versions {
+			importPath := path.Join(workspace.Module, "generated/external", crd.GroupFolder(), version.Name)
+			if !slices.Contains(importPaths, importPath) {
+				importPaths = append(importPaths, importPath)
+			}
+		}
+	}
+	return importPaths, nil
 }
 
 // packageOf is the import path of a kind's Go types.

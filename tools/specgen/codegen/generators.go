@@ -73,6 +73,13 @@ func Load(moduleDir string, importPaths ...string) (*Universe, error) {
 	return &Universe{context: context}, nil
 }
 
+// Only is the same universe as an input of fewer packages.
+func (u *Universe) Only(importPaths ...string) *Universe {
+	context := *u.context
+	context.Inputs = importPaths
+	return &Universe{context: &context}
+}
+
 // run executes one generator over the parsed packages. The generators end the
 // process through klog when they meet an input that they do not like; here this
 // becomes an error, so that the staging folder is still removed.
