@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,10 +24,38 @@ func Check(ctx context.Context, definitions []*Definition) error {
 			continue
 		}
 		for _, fault := range validation.ValidateCustomResourceDefinition(ctx, internal) {
-			faults = append(faults, d.Errorf(fault.Field, "%s", fault.ErrorBody()))
+			faults = append(faults, d.Errorf(v1Path(fault.Field), "%s", short(fault.ErrorBody())))
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// v1Path turns a path of the API server's internal form, in which what all versions
+// share stands above them, into the path in the file.
+func v1Path(path string) string {
+	for internal, file := range map[string]string{
+		"spec.validation.":              "spec.versions[0].schema.",
+		"spec.subresources":             "spec.versions[0].subresources",
+		"spec.additionalPrinterColumns": "spec.versions[0].additionalPrinterColumns",
+		"spec.selectableFields":         "spec.versions[0].selectableFields",
+	} {
+		if rest, ok := strings.CutPrefix(path, internal); ok {
+			return file + rest
+		}
+	}
+	return path
+}
+
+// maxReason keeps a message readable: the API server prints the whole refused value,
+// which for a schema is a page of Go syntax.
+const maxReason = 600
+
+func short(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	head, tail := reason[:maxReason/3], reason[len(reason)-maxReason*2/3:]
+	return strings.ToValidUTF8(head, "") + " ... " + strings.ToValidUTF8(tail, "")
 }
 
 // internal converts the definition to the form that the API server validates:
