@@ -153,7 +153,7 @@ func (f *file) known(validator *validation.Validator, object *unstructured.Unstr
 			p.Rule, p.Message = RuleUnknownField, "is not a known field"
 		}
 		if path == "" && strings.HasPrefix(one.Detail, "some validation rules were not checked") {
-			p.Rule = RuleIncomplete
+			p.Rule, p.Message = RuleIncomplete, one.Detail
 		}
 		if one.Type != field.ErrorTypeTypeInvalid { // there the value is the name of a type
 			p.Value = scalar(path, one.BadValue)
@@ -168,15 +168,14 @@ func (f *file) known(validator *validation.Validator, object *unstructured.Unstr
 	})
 }
 
-// message is what a rule asks for, without the value.
+// message is what the API server says, without the field and the value.
 func message(one *field.Error) string {
-	text := one.Detail
-	if text == "" {
-		text = one.Type.String()
-	}
 	// The schema validator of the API server repeats the path.
-	text = strings.TrimPrefix(text, one.Field+" in body ")
-	return strings.Join(strings.Fields(text), " ")
+	text := strings.TrimPrefix(one.Detail, one.Field+" in body ")
+	if text = strings.Join(strings.Fields(text), " "); text == "" {
+		return one.Type.String()
+	}
+	return one.Type.String() + ": " + text
 }
 
 // confidential are the words that make a field's value stay out of messages.

@@ -72,9 +72,11 @@ func (c chunk) syntax(err error) *syntaxError {
 		}
 		text = text[:match[0]] + text[match[1]:]
 	}
-	text = strings.TrimPrefix(text, "error converting YAML to JSON: ")
-	text = strings.TrimPrefix(text, "yaml: ")
-	result.message = strings.Join(strings.Fields(strings.TrimPrefix(text, "unmarshal errors: ")), " ")
+	text = strings.Join(strings.Fields(text), " ")
+	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	result.message = text
 	return result
 }
 

@@ -50,10 +50,11 @@ func (p Problem) String() string {
 			out.WriteString(": " + part)
 		}
 	}
+	out.WriteString(": " + p.Message)
 	if p.Value != "" {
-		fmt.Fprintf(&out, ": %s", p.Value)
+		out.WriteString("; found " + p.Value)
 	}
-	fmt.Fprintf(&out, ": %s [%s]", p.Message, p.Rule)
+	fmt.Fprintf(&out, " [%s]", p.Rule)
 	return out.String()
 }
 
