@@ -229,6 +229,9 @@ func (p *planner) installed(name string) {
 	if message != "" {
 		message = ": " + message
 	}
+	if state.Outdated {
+		message = "" // about something else
+	}
 	switch {
 	case state.Outdated || state.Status == metav1.ConditionUnknown:
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseReconciling, metav1.ConditionFalse,
