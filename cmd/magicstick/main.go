@@ -46,6 +46,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newValidateCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newValidateCommand(), newVersionCommand())
 	return root
 }

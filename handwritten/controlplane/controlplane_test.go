@@ -285,6 +285,20 @@ func TestInstallCRDs(t *testing.T) {
 		changed := strings.Replace(widgetCRD, "listKind: WidgetList", "listKind: WidgetList, shortNames: [wdg]", 1)
 		require.NoError(t, controlplane.InstallCRDs(t.Context(), config, fstest.MapFS{"w.yaml": {Data: []byte(changed)}}))
 	})
+	t.Run("only when missing leaves the present one alone", func(t *testing.T) {
+		changed := strings.Replace(widgetCRD, "listKind: WidgetList", "listKind: WidgetList, shortNames: [other]", 1)
+		created, err := controlplane.InstallMissingCRDs(t.Context(), config, fstest.MapFS{"w.yaml": {Data: []byte(changed)}})
+		require.NoError(t, err)
+		assert.Zero(t, created)
+		list, err := client.Discovery().ServerResourcesForGroupVersion("test.magicstick.dev/v1")
+		require.NoError(t, err)
+		assert.NotContains(t, list.APIResources[0].ShortNames, "other")
+
+		other := strings.NewReplacer("widget", "gadget", "Widget", "Gadget").Replace(widgetCRD)
+		created, err = controlplane.InstallMissingCRDs(t.Context(), config, fstest.MapFS{"g.yaml": {Data: []byte(other)}})
+		require.NoError(t, err)
+		assert.Equal(t, 1, created)
+	})
 	t.Run("a CRD that the API server refuses is named", func(t *testing.T) {
 		broken := strings.Replace(widgetCRD, "name: widgets.test", "name: other.test", 1)
 		err := controlplane.InstallCRDs(t.Context(), config, fstest.MapFS{"w.yaml": {Data: []byte(broken)}})

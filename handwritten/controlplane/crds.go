@@ -30,6 +30,30 @@ const crdWait = 30 * time.Second
 // server serves all of them. A file with anything else in it is an error that
 // names the file.
 func InstallCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) error {
+	return installCRDs(ctx, config, sources, applyCRD)
+}
+
+// InstallMissingCRDs is InstallCRDs for a cluster of somebody else: a CRD that
+// is there stays as it is. It returns how many were not.
+func InstallMissingCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) (int, error) {
+	created := 0
+	err := installCRDs(ctx, config, sources,
+		func(ctx context.Context, client clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+			_, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{})
+			switch {
+			case err == nil:
+				created++
+			case !apierrors.IsAlreadyExists(err):
+				return fmt.Errorf("installing the CRD %s: %w", crd.Name, err)
+			}
+			return nil
+		})
+	return created, err
+}
+
+func installCRDs(ctx context.Context, config *rest.Config, sources []fs.FS,
+	install func(context.Context, clientset.Interface, *apiextensionsv1.CustomResourceDefinition) error,
+) error {
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("installing CRDs: making the client: %w", err)
@@ -41,7 +65,7 @@ func InstallCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) err
 			return err
 		}
 		for _, crd := range crds {
-			if err := applyCRD(ctx, client, crd); err != nil {
+			if err := install(ctx, client, crd); err != nil {
 				return err
 			}
 			names = append(names, crd.Name)

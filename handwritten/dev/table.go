@@ -1,0 +1,115 @@
+package dev
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// row is one line of the table.
+type row struct {
+	kind, name, phase, reason, message string
+}
+
+// controlled lists the kinds that the operator in this process reconciles.
+var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true}
+
+// makeRow reads what people look at from any of our kinds, or of Flux's.
+func makeRow(object *unstructured.Unstructured) row {
+	r := row{kind: object.GetKind(), name: object.GetName()}
+	r.phase, _, _ = unstructured.NestedString(object.Object, "status", "phase")
+	if message, found, _ := unstructured.NestedString(object.Object, "status", "message"); found {
+		r.message = message
+	}
+	if ready := readyCondition(object); ready != nil {
+		r.reason, _ = ready["reason"].(string)
+		if message, _ := ready["message"].(string); message != "" {
+			r.message = message
+		}
+		if r.phase == "" {
+			status, _ := ready["status"].(string)
+			r.phase = map[string]string{"True": "Ready", "False": "Not ready", "Unknown": "Unknown"}[status]
+		}
+	}
+	if suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend"); suspended {
+		r.phase = "Suspended"
+	}
+	if object.GetDeletionTimestamp() != nil && r.phase == "" {
+		r.phase = "Deleting"
+	}
+	if r.phase == "" && r.message == "" && !controlled[r.kind] && !isFlux(object) {
+		r.message = "accepted; its controller does not run here"
+	}
+	return r
+}
+
+func isFlux(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "Kustomization" || object.GetKind() == "GitRepository"
+}
+
+func readyCondition(object *unstructured.Unstructured) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, entry := range conditions {
+		if condition, ok := entry.(map[string]any); ok && condition["type"] == "Ready" {
+			return condition
+		}
+	}
+	return nil
+}
+
+// makeRows sorts the objects the way a person looks for them: the appliance
+// first, then kind by kind.
+func makeRows(objects []*unstructured.Unstructured) []row {
+	rows := make([]row, len(objects))
+	for i, object := range objects {
+		rows[i] = makeRow(object)
+	}
+	order := map[string]int{}
+	for i, kind := range tableKinds {
+		order[kind.Kind] = i
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(order[a.kind], order[b.kind]), cmp.Compare(a.name, b.name))
+	})
+	return rows
+}
+
+func cells(rows []row) [][]string {
+	table := [][]string{{"KIND", "NAME", "PHASE", "REASON", "MESSAGE"}}
+	for _, r := range rows {
+		table = append(table, []string{r.kind, r.name, orDash(r.phase), orDash(r.reason), r.message})
+	}
+	return table
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// pending names the objects that the operator has not brought to rest. With
+// Flux a module rests when it is Ready, Degraded or Disabled; without, nobody
+// makes Kustomizations ready, so the module rests when its generation was seen.
+func pending(objects []*unstructured.Unstructured, withFlux bool) []string {
+	var names []string
+	for _, object := range objects {
+		if !controlled[object.GetKind()] {
+			continue
+		}
+		r := makeRow(object)
+		observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+		rests := observed >= object.GetGeneration() && r.reason != "" && object.GetDeletionTimestamp() == nil
+		if withFlux && r.kind == "ModuleActivation" {
+			rests = rests && (r.phase == "Ready" || r.phase == "Degraded" || r.phase == "Disabled")
+		}
+		if !rests {
+			names = append(names, fmt.Sprintf("%s/%s (%s)", r.kind, r.name, orDash(r.phase)))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
