@@ -268,8 +268,8 @@ func checkReferences(root, node *Schema) error {
 	}
 	children := slices.Concat(node.Properties, node.Definitions)
 	for _, child := range children {
-		described := child.Schema.Description != "" || child.Schema.Ref != "" && root.Definition(child.Schema.Ref) != nil
-		if !described {
+		// A reference may leave the description to what it refers to.
+		if child.Schema.Description == "" && child.Schema.Ref == "" {
 			return fmt.Errorf("%s.description: required", child.Schema.Path)
 		}
 	}
