@@ -103,6 +103,10 @@ func TestIntegrator(t *testing.T) {
 	require.Equal(t, []string{"qwen from " + source}, sources)
 
 	t.Run("applying again changes nothing", func(t *testing.T) {
+		// Creation drops the status, also its default; the first write after it
+		// stores the default. From then on nothing changes.
+		_, err := serveModel(ctx, client, namespace, "qwen", source)
+		require.NoError(t, err)
 		before, err := client.AiV1alpha1().Models(namespace).Get(ctx, "qwen", metav1.GetOptions{})
 		require.NoError(t, err)
 		_, err = serveModel(ctx, client, namespace, "qwen", source)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"magicstick.dev/operator/tools/specgen/crd"
 	"magicstick.dev/operator/tools/specgen/pipeline"
+	"magicstick.dev/operator/tools/specgen/roundtrip"
 	"magicstick.dev/operator/tools/specgen/verify"
 	"magicstick.dev/operator/tools/specgen/workspace"
 )
@@ -52,6 +54,22 @@ func command() *cobra.Command {
 			Args:  cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return verifyTree(cmd.Context(), repo, cmd.OutOrStdout())
+			},
+		},
+		&cobra.Command{
+			Use:   "roundtrip PATH...",
+			Short: "Turn the CRDs of files or folders into Go types and back; fail unless each comes back the same",
+			Args:  cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, paths []string) error {
+				return roundtrip.Run(cmd.Context(), repo, paths, cmd.OutOrStdout())
+			},
+		},
+		&cobra.Command{
+			Use:   "cost",
+			Short: "Print what each validation rule of spec/crds may cost the API server",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return crd.WriteCosts(cmd.Context(), filepath.Join(repo, "spec", "crds"), cmd.OutOrStdout())
 			},
 		},
 	)
