@@ -59,22 +59,27 @@ source controllers, made from the API modules that go.mod names. Tests and
 	if err := codegen.WriteCRDPackage(ctx, ws, "external/crds", doc, crds); err != nil {
 		return err
 	}
+	importPaths := []string{fluxMeta, fluxKustomize}
+	for _, api := range fluxAPIs {
+		importPaths = append(importPaths, api.kinds)
+	}
+	universe, err := codegen.Load(ws.ModuleDir, importPaths...)
+	if err != nil {
+		return err
+	}
 	for _, api := range fluxAPIs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fluxApplyConfigurations(ws, api, crds, packageOf); err != nil {
+		if err := fluxApplyConfigurations(ws, universe, api, crds, packageOf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fluxApplyConfigurations(ws *workspace.Workspace, api fluxAPI, crds []workspace.CRD, packageOf map[string]string) error {
-	universe, err := codegen.Load(ws.ModuleDir, append([]string{api.kinds}, api.shared...)...)
-	if err != nil {
-		return err
-	}
+func fluxApplyConfigurations(ws *workspace.Workspace, universe *codegen.Universe, api fluxAPI, crds []workspace.CRD, packageOf map[string]string) error {
+	universe = universe.Only(append([]string{api.kinds}, api.shared...)...)
 	var schemas []codegen.Schema
 	for _, definition := range crds {
 		if packageOf[definition.Definition.Name] == api.kinds {
