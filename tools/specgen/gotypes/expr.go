@@ -390,6 +390,13 @@ func (e *emitter) element(n *node, name string, parent *expr) (string, error) {
 		}
 		lift(append(x.below, keywordSet(keywords)...))
 	default:
+		if x.form == jsonForm && hasMarker(x.markers.lines, validation+"Type") && n.schema.Description != "" {
+			// controller-tools does not read the doc of a type that it takes as opaque.
+			if keywords == nil {
+				keywords = map[string]any{}
+			}
+			keywords["description"] = n.schema.Description
+		}
 		decl := e.declare(n, name)
 		decl.doc = n.schema.Description
 		decl.underlying = x.text
@@ -409,7 +416,9 @@ func (e *emitter) element(n *node, name string, parent *expr) (string, error) {
 		case x.text == intOrStringType:
 			decl.wraps = x.text
 		case x.form == scalarForm:
-			decl.alias = true
+			// An alias keeps []string and map[string]string what they are for Go code.
+			// controller-tools takes the format of an aliased integer from Go, though.
+			decl.alias = !hasMarker(decl.markers, validation+"Format") || n.schema.Type == "string"
 		}
 		x.text = decl.name
 	}
