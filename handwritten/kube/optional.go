@@ -43,6 +43,8 @@ type OptionalKind struct {
 	Version string
 	// Prototype is an empty object of the Go type that the cache holds.
 	Prototype client.Object
+	// ClusterScoped kinds have no namespace.
+	ClusterScoped bool
 }
 
 // OptionalKinds follows the CRDs of optional kinds. When one is established it

@@ -285,9 +285,11 @@ func show(value any) string {
 // writeCounter counts the requests of the operator that change something.
 // Leases are not counted: they are the heartbeat of leader election.
 type writeCounter struct {
-	mutex sync.Mutex
-	seen  []string
-	fail  func(*http.Request) *http.Response
+	mutex   sync.Mutex
+	failing sync.Mutex
+	seen    []string
+	// fail may answer in place of the API server; nil, nil lets the request through.
+	fail func(request *http.Request, next http.RoundTripper) (*http.Response, error)
 }
 
 func (c *writeCounter) wrap(next http.RoundTripper) http.RoundTripper {
@@ -298,8 +300,11 @@ func (c *writeCounter) wrap(next http.RoundTripper) http.RoundTripper {
 			fail := c.fail
 			c.mutex.Unlock()
 			if fail != nil {
-				if response := fail(request); response != nil {
-					return response, nil
+				c.failing.Lock()
+				response, err := fail(request, next)
+				c.failing.Unlock()
+				if response != nil || err != nil {
+					return response, err
 				}
 			}
 		}

@@ -65,6 +65,7 @@ func New(ctx context.Context, connection *rest.Config, options Options) (manager
 	connection.UserAgent = rest.DefaultKubernetesUserAgent() + " " + kube.FieldManager
 	mgr, err := ctrl.NewManager(connection, manager.Options{
 		Scheme:                        scheme,
+		MapperProvider:                kube.OptionalMapper(scheme, modules.KustomizationKind()),
 		Cache:                         cacheOptions(options),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
