@@ -230,8 +230,8 @@ func ObjectPointer(path string) string {
 
 // FromCluster translates an error of the Kubernetes API about an object, which what
 // names in words ("the module"). The text of the API server stays in the log: it may
-// hold values, names and addresses.
-func FromCluster(err error, what string) *Error {
+// hold values, names and addresses. It is nil when err is.
+func FromCluster(err error, what string) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:

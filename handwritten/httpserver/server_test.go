@@ -485,3 +485,26 @@ func TestNewRefusesWhatDoesNotBelongTogether(t *testing.T) {
 		assert.NotContains(t, answer.Body.String(), secret)
 	})
 }
+
+// BenchmarkRead is the cost of everything around an operation that reads.
+func BenchmarkRead(b *testing.B) {
+	implementation := &appliance{}
+	handler, err := httpserver.New(httpserver.Options{
+		Document:      admin.DocumentJSON,
+		Routes:        admin.Routes(),
+		Register:      func(mux *http.ServeMux, hooks httpapi.Hooks) { admin.Register(mux, implementation, hooks) },
+		Authenticator: tokens{"viewer": httpapi.RoleViewer},
+		Log:           slog.New(slog.DiscardHandler),
+	})
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		request := httptest.NewRequest(http.MethodGet, "/api/v1/modules?limit=3", nil)
+		request.Header.Set("Authorization", "Bearer viewer")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if answer.Code != http.StatusOK {
+			b.Fatal(answer.Body.String())
+		}
+	}
+}

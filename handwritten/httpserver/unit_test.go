@@ -96,6 +96,10 @@ func TestInvalidObjectLeavesValuesOut(t *testing.T) {
 	assert.Equal(t, "/parameters/token", moved.Fields()[0].Field)
 }
 
+func TestFromClusterKeepsNil(t *testing.T) {
+	require.NoError(t, FromCluster(nil, "the module"), "a typed nil would look like an error")
+}
+
 func TestClip(t *testing.T) {
 	assert.Equal(t, "aä", clip("aäö", 4))
 	assert.Equal(t, "aäö", clip("aäö", 5))
