@@ -41,6 +41,7 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 	flows := map[string]struct {
 		before func(w *world) // done with a healthy operator
 		wish   func(w *world) // what the dying operators work on
+		deaths int            // the least that the flow must have met
 		end    func(w *world)
 	}{
 		"enable": {
@@ -49,6 +50,7 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 				wanted.Spec.Parameters = map[string]string{"storage": "7Gi"}
 				w.create(wanted)
 			},
+			deaths: 4,
 			end: func(w *world) {
 				for _, name := range []string{"anything-llm", "litellm", "model-catalog"} {
 					w.module(name, "WaitingForModules", "WaitingForModules")
@@ -66,6 +68,7 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 			wish: func(w *world) {
 				change(w, &appliancev1alpha1.ModuleActivation{}, "litellm", func(a *appliancev1alpha1.ModuleActivation) { a.Spec.Enabled = ptr.To(false) })
 			},
+			deaths: 2,
 			end: func(w *world) {
 				w.module("litellm", "Disabled", "Disabled")
 				w.gone(&kustomizev1.Kustomization{}, "app-litellm")
@@ -79,13 +82,15 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 			wish: func(w *world) {
 				require.NoError(w.t, w.client.Delete(w.t.Context(), &appliancev1alpha1.ModuleActivation{ObjectMeta: metav1.ObjectMeta{Name: "litellm", Namespace: w.options.Appliance.Namespace}}))
 			},
+			deaths: 2,
 			end: func(w *world) {
 				w.gone(&appliancev1alpha1.ModuleActivation{}, "litellm")
 				w.gone(&kustomizev1.Kustomization{}, "app-litellm")
 			},
 		},
 		"seed": {
-			wish: func(w *world) { w.create(defaultAppliance("litellm", "model-catalog")) },
+			wish:   func(w *world) { w.create(defaultAppliance("litellm", "model-catalog")) },
+			deaths: 4,
 			end: func(w *world) {
 				w.appliance("Reconciling", "WaitingForModules")
 				w.module("litellm", "WaitingForModules", "WaitingForModules")
@@ -104,12 +109,12 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 			}
 			flow.wish(w)
 			// One more write succeeds in every life, until a life needs no more.
-			for allowed := range 40 {
-				if w.live(allowed, allowed%2 == 0) {
-					t.Logf("survived %d deaths", allowed)
-					break
-				}
+			deaths := 0
+			for allowed := 0; w.live(allowed, allowed%2 == 0); allowed++ {
+				deaths++
 			}
+			require.GreaterOrEqual(t, deaths, flow.deaths, "the operator died too seldom to prove anything")
+			t.Logf("died %d times", deaths)
 			w.start()
 			flow.end(w)
 		})
@@ -117,13 +122,13 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 }
 
 // live runs an operator that dies at its write number allowed+1, before the API
-// server saw it or (late) after. It reports whether the operator came to rest before.
+// server saw it or (late) after. It reports whether the operator died; one that
+// makes no write for a while has come to rest instead.
 func (w *world) live(allowed int, late bool) bool {
 	w.t.Helper()
 	var count atomic.Int64
 	died := make(chan struct{})
-	w.writes.mutex.Lock()
-	w.writes.fail = func(request *http.Request, transport http.RoundTripper) (*http.Response, error) {
+	w.writes.refuse(func(request *http.Request, transport http.RoundTripper) (*http.Response, error) {
 		n := count.Add(1)
 		if n <= int64(allowed) {
 			return nil, nil
@@ -137,20 +142,21 @@ func (w *world) live(allowed int, late bool) bool {
 			close(died)
 		}
 		return nil, errKilled
-	}
-	w.writes.mutex.Unlock()
+	})
+	defer w.writes.refuse(nil)
 	w.start()
-	rest := false
-	select {
-	case <-died:
-	case <-time.After(1500 * time.Millisecond):
-		rest = true
+	defer w.stop()
+	for {
+		before := count.Load()
+		select {
+		case <-died:
+			return true
+		case <-time.After(3 * time.Second):
+			if count.Load() == before {
+				return false
+			}
+		}
 	}
-	w.stop()
-	w.writes.mutex.Lock()
-	w.writes.fail = nil
-	w.writes.mutex.Unlock()
-	return rest
 }
 
 // A write that meets a newer object is made again from fresh facts.
@@ -158,14 +164,14 @@ func TestConflictOnEveryFirstWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
 	met := map[string]bool{}
-	w.writes.fail = func(request *http.Request, _ http.RoundTripper) (*http.Response, error) {
+	w.writes.refuse(func(request *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		key := request.Method + request.URL.Path
 		if request.Method == http.MethodPost || met[key] {
 			return nil, nil
 		}
 		met[key] = true
 		return answer(request, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified"), nil
-	}
+	})
 	w.create(defaultAppliance("litellm"))
 	w.start()
 	w.module("litellm", "WaitingForModules", "WaitingForModules")

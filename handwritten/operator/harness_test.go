@@ -84,6 +84,7 @@ func (w *world) start() {
 	require.NoError(w.t, err)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
+	require.True(w.t, mgr.GetCache().WaitForCacheSync(ctx))
 	var once sync.Once
 	w.stop = func() {
 		once.Do(func() {
@@ -288,8 +289,7 @@ type writeCounter struct {
 	mutex   sync.Mutex
 	failing sync.Mutex
 	seen    []string
-	// fail may answer in place of the API server; nil, nil lets the request through.
-	fail func(request *http.Request, next http.RoundTripper) (*http.Response, error)
+	fail    func(request *http.Request, next http.RoundTripper) (*http.Response, error)
 }
 
 func (c *writeCounter) wrap(next http.RoundTripper) http.RoundTripper {
@@ -319,6 +319,16 @@ func (c *writeCounter) since(mark int) ([]string, int) {
 	return append([]string(nil), c.seen[mark:]...), len(c.seen)
 }
 
+// refuse sets what may answer in place of the API server; nil, nil of it lets a
+// request through.
+func (c *writeCounter) refuse(fail func(request *http.Request, next http.RoundTripper) (*http.Response, error)) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.fail = fail
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func isEvent(write string) bool { return strings.Contains(write, "/events") }
