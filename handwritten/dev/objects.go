@@ -101,8 +101,8 @@ func readExamples() ([]example, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the example %s: %w", file, err)
 		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		object, err := decode(data)
+		if err != nil {
 			return nil, fmt.Errorf("reading the example %s: %w", file, err)
 		}
 		e := example{file: file, object: object, status: hasStatusMarker(data)}
@@ -117,6 +117,16 @@ func readExamples() ([]example, error) {
 		}
 	}
 	return all, nil
+}
+
+// decode reads one object; integers stay integers.
+func decode(text []byte) (*unstructured.Unstructured, error) {
+	json, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	return object, object.UnmarshalJSON(json)
 }
 
 // hasStatusMarker looks for the comment "# subresource: status" before the object.
