@@ -26,7 +26,8 @@ func steps() []pipeline.Step {
 	return []pipeline.Step{
 		{Name: "types", Generate: gotypes.Generate},
 		{Name: "clients", After: []string{"types"}, Generate: codegen.Generate},
-		{Name: "flux", Generate: external.Flux},
+		// Flux needs no types; it waits so that a bad spec fails at once.
+		{Name: "flux", After: []string{"types"}, Generate: external.Flux},
 		{Name: "way back", After: []string{"types"}, Generate: wayBack},
 		{Name: "http", Generate: httpapi.Generate},
 		{Name: "crds", Generate: codegen.CRDs},
