@@ -74,6 +74,7 @@ func (s *scanner) node(n *yaml.Node, at *field.Path, depth int) {
 		s.fault(n, at, "uses a YAML anchor or alias; write the value out")
 		return
 	}
+	s.ambiguous(n, at)
 	switch n.Kind {
 	case yaml.MappingNode:
 		seen := map[string]int{}
@@ -84,6 +85,7 @@ func (s *scanner) node(n *yaml.Node, at *field.Path, depth int) {
 				continue
 			}
 			child := childPath(at, key.Value)
+			s.ambiguous(key, child)
 			if first, ok := seen[key.Value]; ok {
 				s.fault(key, child, "key is given twice, first in line %d", first)
 				continue
@@ -96,6 +98,18 @@ func (s *scanner) node(n *yaml.Node, at *field.Path, depth int) {
 		for i, item := range n.Content {
 			s.node(item, at.Index(i), depth+1)
 		}
+	}
+}
+
+// ambiguous refuses the plain words that YAML 1.1, and so kubectl, reads as booleans
+// and YAML 1.2 as strings: a property called on would silently be called true.
+func (s *scanner) ambiguous(n *yaml.Node, at *field.Path) {
+	if n.Kind != yaml.ScalarNode || n.Style != 0 {
+		return
+	}
+	switch strings.ToLower(n.Value) {
+	case "yes", "no", "on", "off", "y", "n":
+		s.fault(n, at, "the plain word %s is a boolean for some YAML readers; put it in quotes", n.Value)
 	}
 }
 

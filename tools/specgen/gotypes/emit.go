@@ -170,4 +170,3 @@ package %s
 	}
 	return nil
 }
-

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // enumType declares a named type with constants for an enum of strings or of
@@ -33,7 +34,8 @@ func (e *emitter) enumType(n *node, name, underlying, format string) *typeDecl {
 			if v != math.Trunc(v) || underlying == "int32" && (v < math.MinInt32 || v > math.MaxInt32) {
 				return nil
 			}
-			value = enumValue{literal: strconv.FormatInt(int64(v), 10), shown: strconv.FormatInt(int64(v), 10)}
+			literal := strconv.FormatInt(int64(v), 10)
+			value = enumValue{literal: literal, shown: strings.Replace(literal, "-", "Minus", 1)}
 		}
 		if value.literal == "" || (s.Type == "string") != (value.literal[0] == '"') {
 			return nil

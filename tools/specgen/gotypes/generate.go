@@ -49,4 +49,3 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	}
 	return nil
 }
-
