@@ -94,7 +94,7 @@ func TestCase(t *testing.T) {
 				object := []byte(fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Case","metadata":{"name":"a"},"spec":%s}`, d.CRD.Spec.Group, spec))
 				got, err := caseCodec.Through(d, "v1", object)
 				require.NoError(t, err, spec)
-				require.True(t, gotypestest.Equal(object, got), "%s became %s", object, got)
+				require.Empty(t, gotypestest.Difference(object, got), spec)
 			}
 		})
 	}
@@ -196,6 +196,6 @@ properties:
 		}
 		got, err := codec.Through(d, "v1", object(row.in))
 		require.NoError(t, err)
-		require.True(t, gotypestest.Equal(object(want), got), "%s became %s", row.in, got)
+		require.Empty(t, gotypestest.Difference(object(want), got), row.in)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"sort"
 	"strings"
 	"testing"
@@ -214,29 +215,61 @@ func (c *Codec) Through(d *crd.Definition, version string, object []byte) ([]byt
 	return reply.Object, nil
 }
 
-// Equal compares two objects as JSON values. The one allowance is the status at the
-// root, where empty and absent mean the same.
-func Equal(want, got []byte) bool {
-	return bytes.Equal(canonical(want), canonical(got))
+// Difference compares two objects as JSON values and describes the first place where
+// they differ; it is empty when they are equal. The one allowance is the status at
+// the root, where empty and absent mean the same.
+func Difference(want, got []byte) string {
+	return difference(canonical(want), canonical(got), "")
 }
 
-func canonical(data []byte) []byte {
+func difference(want, got any, at string) string {
+	wantMap, ok := want.(map[string]any)
+	gotMap, ok2 := got.(map[string]any)
+	if ok && ok2 {
+		for key := range wantMap {
+			if _, kept := gotMap[key]; !kept {
+				return fmt.Sprintf("%s.%s was lost: %v", at, key, wantMap[key])
+			}
+		}
+		for key := range gotMap {
+			if _, given := wantMap[key]; !given {
+				return fmt.Sprintf("%s.%s was invented: %v", at, key, gotMap[key])
+			}
+			if text := difference(wantMap[key], gotMap[key], at+"."+key); text != "" {
+				return text
+			}
+		}
+		return ""
+	}
+	wantList, ok := want.([]any)
+	gotList, ok2 := got.([]any)
+	if ok && ok2 && len(wantList) == len(gotList) {
+		for i := range wantList {
+			if text := difference(wantList[i], gotList[i], fmt.Sprintf("%s[%d]", at, i)); text != "" {
+				return text
+			}
+		}
+		return ""
+	}
+	if reflect.DeepEqual(want, got) {
+		return ""
+	}
+	return fmt.Sprintf("%s: %#v became %#v", at, want, got)
+}
+
+func canonical(data []byte) any {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return data
+		return err.Error()
 	}
 	if object, ok := value.(map[string]any); ok {
 		if status, ok := object["status"].(map[string]any); ok && len(status) == 0 {
 			delete(object, "status")
 		}
 	}
-	out, err := json.Marshal(numbers(value))
-	if err != nil {
-		return data
-	}
-	return out
+	return numbers(value)
 }
 
 // numbers brings 1, 1.0 and 1e0 to one text.
