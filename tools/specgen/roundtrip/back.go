@@ -93,7 +93,8 @@ func readBack(ctx context.Context, repo string, files map[string][]byte, definit
 		if err := ws.Write(name, data); err != nil {
 			return nil, nil, err
 		}
-		patterns["./generated/"+path.Dir(name)] = true
+		// Import paths, not folders: folders would be loaded one by one.
+		patterns[workspace.Module+"/generated/"+path.Dir(name)] = true
 	}
 	return parse(ctx, ws.ModuleDir, patterns, definitions)
 }
