@@ -35,7 +35,8 @@ func ReadReadiness(object *unstructured.Unstructured) Readiness {
 	if ready, found, err := unstructured.NestedBool(object.Object, "status", "ready"); err == nil && found && ready {
 		return Readiness{Status: metav1.ConditionTrue, Outdated: outdated}
 	}
-	items, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	list, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+	items, _ := list.([]any)
 	conditions := make([]metav1.Condition, 0, len(items))
 	for _, item := range items {
 		fields, ok := item.(map[string]any)

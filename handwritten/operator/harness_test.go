@@ -3,6 +3,7 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -32,8 +33,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
+	logger := logr.Discard()
+	if os.Getenv("OPERATOR_TEST_LOG") != "" {
+		logger = logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
+	}
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 	os.Exit(controlplanetest.Main(m, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS)))
 }
 
