@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -82,14 +83,18 @@ const stampFile = ".bin/specgen.stamp"
 
 func generate(ctx context.Context, repo string, out io.Writer) error {
 	start := time.Now()
-	stamp := filepath.Join(repo, filepath.FromSlash(stampFile))
+	root, err := os.OpenRoot(repo)
+	if err != nil {
+		return fmt.Errorf("opening the repository: %w", err)
+	}
+	defer func() { _ = root.Close() }()
 	before, err := workspace.Fingerprint(repo)
 	if err != nil {
 		return err
 	}
-	if last, err := os.ReadFile(stamp); err == nil && string(last) == before {
-		fmt.Fprintf(out, "generated/ is up to date (%.2f s)\n", time.Since(start).Seconds())
-		return nil
+	if last, err := root.ReadFile(stampFile); err == nil && string(last) == before {
+		_, err := fmt.Fprintf(out, "generated/ is up to date (%.2f s)\n", time.Since(start).Seconds())
+		return err
 	}
 	return withWorkspace(repo, func(ws *workspace.Workspace) error {
 		if err := pipeline.Run(ctx, ws, steps(), out); err != nil {
@@ -103,19 +108,22 @@ func generate(ctx context.Context, repo string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%d files, %s (%.2f s)\n", len(files), describe(changes), time.Since(start).Seconds())
-		return remember(repo, stamp)
+		if err := remember(repo, root); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%d files, %s (%.2f s)\n", len(files), describe(changes), time.Since(start).Seconds())
+		return err
 	})
 }
 
 // remember stores the fingerprint of the tree as it now is.
-func remember(repo, stamp string) error {
+func remember(repo string, root *os.Root) error {
 	after, err := workspace.Fingerprint(repo)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(stamp), 0o750)
+		err = root.MkdirAll(path.Dir(stampFile), 0o750)
 	}
 	if err == nil {
-		err = os.WriteFile(stamp, []byte(after), 0o600)
+		err = root.WriteFile(stampFile, []byte(after), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("remembering the run in %s: %w", stampFile, err)

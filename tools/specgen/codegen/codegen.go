@@ -63,7 +63,7 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	if err := WriteOpenAPI(openAPI, schemasOf(crds)); err != nil {
 		return err
 	}
-	defer os.Remove(openAPI)
+	defer func() { _ = os.Remove(openAPI) }()
 
 	for _, step := range []func() error{
 		all.Deepcopy,
@@ -165,11 +165,16 @@ func groupsOf(crds []workspace.CRD) ([]Group, Plurals, error) {
 // gengo puts the name of the running program there, which differs between
 // "go run", a built binary and a test.
 func NameGenerator(dir string) error {
-	return filepath.WalkDir(dir, func(file string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != ".go" {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("naming the generator: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != ".go" {
 			return err
 		}
-		source, err := os.ReadFile(file)
+		source, err := root.ReadFile(file)
 		if err != nil {
 			return err
 		}
@@ -183,7 +188,7 @@ func NameGenerator(dir string) error {
 				lines[i] = ""
 			}
 		}
-		return os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600)
+		return root.WriteFile(file, []byte(strings.Join(lines, "")), 0o600)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -29,11 +28,16 @@ func repairInformers(dir string, plurals Plurals) error {
 		byGoPlural[strings.ToLower(plurals.goName(kind))] = plural
 	}
 	repaired := map[string]bool{}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("setting the plurals of the informers: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		source, err := os.ReadFile(path)
+		source, err := root.ReadFile(name)
 		if err != nil {
 			return err
 		}
@@ -52,7 +56,7 @@ func repairInformers(dir string, plurals Plurals) error {
 		} else {
 			return nil
 		}
-		return os.WriteFile(path, changed, 0o600)
+		return root.WriteFile(name, changed, 0o600)
 	})
 	if err != nil {
 		return fmt.Errorf("setting the plurals of the informers: %w", err)

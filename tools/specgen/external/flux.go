@@ -91,7 +91,7 @@ func fluxApplyConfigurations(ws *workspace.Workspace, universe *codegen.Universe
 	if err := codegen.WriteOpenAPI(openAPI, schemas); err != nil {
 		return err
 	}
-	defer os.Remove(openAPI)
+	defer func() { _ = os.Remove(openAPI) }()
 	name := "external/flux/" + api.folder + "/applyconfiguration"
 	out := codegen.Output{Dir: filepath.Join(ws.GeneratedDir(), filepath.FromSlash(name)), Package: workspace.Module + "/generated/" + name}
 	if err := universe.ApplyConfigurations(out, openAPI, nil); err != nil {

@@ -45,7 +45,7 @@ func Run(ctx context.Context, ws *workspace.Workspace, steps []Step, progress io
 	report := func(name string, took time.Duration) {
 		printing.Lock()
 		defer printing.Unlock()
-		fmt.Fprintf(progress, "  %-12s %6.2f s\n", name, took.Seconds())
+		_, _ = fmt.Fprintf(progress, "  %-12s %6.2f s\n", name, took.Seconds())
 	}
 	// A step that waits holds no slot, so a full house cannot lock itself up.
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

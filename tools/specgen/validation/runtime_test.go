@@ -158,6 +158,8 @@ func words(errs field.ErrorList) []string {
 	return list
 }
 
+var modelKind = schema.GroupVersionKind{Group: aiv1alpha1.GroupName, Version: "v1alpha1", Kind: "Model"}
+
 func TestForGVK(t *testing.T) {
 	_, err := validation.ForGVK(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	require.ErrorIs(t, err, validation.ErrUnknownKind)
@@ -171,7 +173,7 @@ func TestForGVK(t *testing.T) {
 }
 
 func TestFirstUseIsSafeForManyAtOnce(t *testing.T) {
-	definition, err := crds.Get(schema.GroupKind{Group: aiv1alpha1.SchemeGroupVersion.Group, Kind: "Model"})
+	definition, err := crds.Get(schema.GroupKind{Group: modelKind.Group, Kind: modelKind.Kind})
 	require.NoError(t, err)
 	validator, err := validation.New(definition, "v1alpha1")
 	require.NoError(t, err)
@@ -205,7 +207,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := parse(t, c.object)
-			kind := aiv1alpha1.SchemeGroupVersion.WithKind("Model")
+			kind := modelKind
 			if object.GetKind() == "ClusterModel" {
 				kind.Kind = "ClusterModel"
 			}
@@ -233,7 +235,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
-	validator, err := validation.ForGVK(aiv1alpha1.SchemeGroupVersion.WithKind("Model"))
+	validator, err := validation.ForGVK(modelKind)
 	require.NoError(t, err)
 	object := parse(t, `{"apiVersion":"ai.deckhouse.io/v1alpha1","kind":"Model","metadata":{"name":"m"},"extra":1,"spec":{"source":{"url":"https://huggingface.co/a/b","tag":"x"}}}`)
 	unknown, errs := validator.Prune(object)

@@ -56,6 +56,6 @@ func Tree(ctx context.Context, ws *workspace.Workspace, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(progress, "verified %d generated files and the imports of %d packages\n", len(files), len(packages))
-	return nil
+	_, err = fmt.Fprintf(progress, "verified %d generated files and the imports of %d packages\n", len(files), len(packages))
+	return err
 }

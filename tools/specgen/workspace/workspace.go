@@ -43,21 +43,33 @@ func New(repoDir string) (*Workspace, error) {
 		return nil, fmt.Errorf("making the staging module: %w", err)
 	}
 	ws := &Workspace{RepoDir: repoDir, SpecDir: filepath.Join(repoDir, "spec"), ModuleDir: staging}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(repoDir, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(staging, name), data, 0o600)
-		}
-		if err != nil {
-			_ = ws.Close()
-			return nil, fmt.Errorf("copying %s to the staging module: %w", name, err)
-		}
-	}
-	if err := os.Mkdir(filepath.Join(staging, "generated"), 0o750); err != nil {
+	if err := ws.stage(); err != nil {
 		_ = ws.Close()
-		return nil, fmt.Errorf("making the staging module: %w", err)
+		return nil, err
 	}
 	return ws, nil
+}
+
+// stage copies the module files.
+func (w *Workspace) stage() error {
+	root, err := os.OpenRoot(w.ModuleDir)
+	if err != nil {
+		return fmt.Errorf("making the staging module: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := fs.ReadFile(os.DirFS(w.RepoDir), name)
+		if err == nil {
+			err = root.WriteFile(name, data, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("copying %s to the staging module: %w", name, err)
+		}
+	}
+	if err := root.Mkdir("generated", 0o750); err != nil {
+		return fmt.Errorf("making the staging module: %w", err)
+	}
+	return nil
 }
 
 // Close removes the staging module.
@@ -74,7 +86,7 @@ func (w *Workspace) Write(name string, content []byte) error {
 	if err != nil {
 		return fmt.Errorf("opening the staged output: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	local := filepath.FromSlash(name)
 	if dir := filepath.Dir(local); dir != "." {
 		if err := root.MkdirAll(dir, 0o750); err != nil {

@@ -5,13 +5,14 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aiv1alpha1 "magicstick.dev/operator/generated/apis/ai/v1alpha1"
 	"magicstick.dev/operator/generated/validation"
 )
 
-var kindClusterModel = aiv1alpha1.SchemeGroupVersion.WithKind("ClusterModel")
+var kindClusterModel = schema.GroupVersionKind{Group: aiv1alpha1.GroupName, Version: "v1alpha1", Kind: "ClusterModel"}
 
 // ValidateClusterModel tells whether the API server would accept obj as a new ClusterModel.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -38,7 +39,7 @@ func DefaultClusterModel(obj *aiv1alpha1.ClusterModel) error {
 	return validation.TypedDefault(kindClusterModel, obj)
 }
 
-var kindModel = aiv1alpha1.SchemeGroupVersion.WithKind("Model")
+var kindModel = schema.GroupVersionKind{Group: aiv1alpha1.GroupName, Version: "v1alpha1", Kind: "Model"}
 
 // ValidateModel tells whether the API server would accept obj as a new Model.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -65,7 +66,7 @@ func DefaultModel(obj *aiv1alpha1.Model) error {
 	return validation.TypedDefault(kindModel, obj)
 }
 
-var kindModelCatalogSource = aiv1alpha1.SchemeGroupVersion.WithKind("ModelCatalogSource")
+var kindModelCatalogSource = schema.GroupVersionKind{Group: aiv1alpha1.GroupName, Version: "v1alpha1", Kind: "ModelCatalogSource"}
 
 // ValidateModelCatalogSource tells whether the API server would accept obj as a new ModelCatalogSource.
 // The answer names every field that breaks a rule; an empty list means accepted.

@@ -5,13 +5,14 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/generated/validation"
 )
 
-var kindAppInstance = appliancev1alpha1.SchemeGroupVersion.WithKind("AppInstance")
+var kindAppInstance = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "AppInstance"}
 
 // ValidateAppInstance tells whether the API server would accept obj as a new AppInstance.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -38,7 +39,7 @@ func DefaultAppInstance(obj *appliancev1alpha1.AppInstance) error {
 	return validation.TypedDefault(kindAppInstance, obj)
 }
 
-var kindAppliance = appliancev1alpha1.SchemeGroupVersion.WithKind("Appliance")
+var kindAppliance = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "Appliance"}
 
 // ValidateAppliance tells whether the API server would accept obj as a new Appliance.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -65,7 +66,7 @@ func DefaultAppliance(obj *appliancev1alpha1.Appliance) error {
 	return validation.TypedDefault(kindAppliance, obj)
 }
 
-var kindApplianceSetup = appliancev1alpha1.SchemeGroupVersion.WithKind("ApplianceSetup")
+var kindApplianceSetup = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "ApplianceSetup"}
 
 // ValidateApplianceSetup tells whether the API server would accept obj as a new ApplianceSetup.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -92,7 +93,7 @@ func DefaultApplianceSetup(obj *appliancev1alpha1.ApplianceSetup) error {
 	return validation.TypedDefault(kindApplianceSetup, obj)
 }
 
-var kindHostOperation = appliancev1alpha1.SchemeGroupVersion.WithKind("HostOperation")
+var kindHostOperation = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "HostOperation"}
 
 // ValidateHostOperation tells whether the API server would accept obj as a new HostOperation.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -119,7 +120,7 @@ func DefaultHostOperation(obj *appliancev1alpha1.HostOperation) error {
 	return validation.TypedDefault(kindHostOperation, obj)
 }
 
-var kindModelActivation = appliancev1alpha1.SchemeGroupVersion.WithKind("ModelActivation")
+var kindModelActivation = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "ModelActivation"}
 
 // ValidateModelActivation tells whether the API server would accept obj as a new ModelActivation.
 // The answer names every field that breaks a rule; an empty list means accepted.
@@ -146,7 +147,7 @@ func DefaultModelActivation(obj *appliancev1alpha1.ModelActivation) error {
 	return validation.TypedDefault(kindModelActivation, obj)
 }
 
-var kindModuleActivation = appliancev1alpha1.SchemeGroupVersion.WithKind("ModuleActivation")
+var kindModuleActivation = schema.GroupVersionKind{Group: appliancev1alpha1.GroupName, Version: "v1alpha1", Kind: "ModuleActivation"}
 
 // ValidateModuleActivation tells whether the API server would accept obj as a new ModuleActivation.
 // The answer names every field that breaks a rule; an empty list means accepted.
