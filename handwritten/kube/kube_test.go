@@ -158,7 +158,8 @@ func TestUnchangedKnowsListsWithKeys(t *testing.T) {
 	}}
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{
 		Raw: []byte(`{"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{},"f:port":{}}},"f:set":{"v:\"x\"":{}}}}`)}}})
-	rendered := map[string]any{"spec": map[string]any{"ports": []any{map[string]any{"port": 80, "name": "http"}}, "set": []any{"x"}}}
+	rendered := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing",
+		"spec": map[string]any{"ports": []any{map[string]any{"port": 80, "name": "http"}}, "set": []any{"x"}}}
 	same, err := Unchanged(rendered, object, FieldManager)
 	require.NoError(t, err)
 	require.True(t, same)

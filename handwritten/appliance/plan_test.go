@@ -1,0 +1,363 @@
+package appliance
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	shipped "magicstick.dev/operator/generated/catalogs"
+	"magicstick.dev/operator/generated/conditions"
+	validation "magicstick.dev/operator/generated/validation/appliance/v1alpha1"
+	"magicstick.dev/operator/handwritten/catalogs"
+	"magicstick.dev/operator/handwritten/kube"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func facts(t testing.TB) Facts {
+	t.Helper()
+	modules, err := catalogs.ParseModules(shipped.ShippedModuleCatalogJSON())
+	require.NoError(t, err)
+	applications, err := catalogs.ParseApplications(shipped.ShippedApplicationCatalogJSON())
+	require.NoError(t, err)
+	appliance := &appliancev1alpha1.Appliance{ObjectMeta: metav1.ObjectMeta{Name: "local", Namespace: "ai-system", Generation: 3}}
+	appliance.Spec.Source = appliancev1alpha1.ApplianceSpecSource{Kind: "GitRepository", Name: "flux-system", Namespace: "flux-system"}
+	// The first pass is behind us.
+	appliance.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "Unknown", Reason: "Reconciling", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+	return Facts{Appliance: appliance, Modules: modules, Applications: applications, Now: now}
+}
+
+func module(name, phase string) appliancev1alpha1.ModuleActivation {
+	return appliancev1alpha1.ModuleActivation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ai-system", Generation: 1, CreationTimestamp: metav1.NewTime(now)},
+		Spec:       appliancev1alpha1.ModuleActivationSpec{Module: name},
+		Status: appliancev1alpha1.ModuleActivationStatus{
+			ObservedGeneration: ptr.To[int64](1), Phase: appliancev1alpha1.ModuleActivationStatusPhase(phase),
+			Kustomization: ptr.To("app-" + name), Message: ptr.To("message of " + name),
+		},
+	}
+}
+
+func instance(name, application, phase string) appliancev1alpha1.AppInstance {
+	return appliancev1alpha1.AppInstance{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ai-system", Generation: 1, CreationTimestamp: metav1.NewTime(now)},
+		Spec:       appliancev1alpha1.AppInstanceSpec{Application: application, TargetNamespace: "ai"},
+		Status: appliancev1alpha1.AppInstanceStatus{
+			ObservedGeneration: ptr.To[int64](1), Phase: appliancev1alpha1.AppInstanceStatusPhase(phase),
+			URL: ptr.To("https://" + name + "/"), Message: ptr.To("message of " + name),
+		},
+	}
+}
+
+func model(name, phase string) appliancev1alpha1.ModelActivation {
+	return appliancev1alpha1.ModelActivation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ai-system", Generation: 1, CreationTimestamp: metav1.NewTime(now)},
+		Status: appliancev1alpha1.ModelActivationStatus{
+			ObservedGeneration: ptr.To[int64](1), Phase: appliancev1alpha1.ModelActivationStatusPhase(phase),
+			Message: ptr.To("message of " + name),
+		},
+	}
+}
+
+func ready(t testing.TB, status appliancev1alpha1.ApplianceStatus) metav1.Condition {
+	t.Helper()
+	condition := kube.FindCondition(status.Conditions, conditions.ApplianceConditionReady)
+	require.NotNil(t, condition)
+	for _, phase := range conditions.Appliance.Phases {
+		if phase.Phase == string(status.Phase) {
+			require.Contains(t, phase.Reasons, condition.Reason, "spec/conditions has no such pair")
+		}
+	}
+	return *condition
+}
+
+// The phase and reason rules of contract/appliance.md C.12, H03 to H06.
+func TestPhaseAndReason(t *testing.T) {
+	for name, c := range map[string]struct {
+		modules   []appliancev1alpha1.ModuleActivation
+		instances []appliancev1alpha1.AppInstance
+		models    []appliancev1alpha1.ModelActivation
+		unknown   []string
+		phase     string
+		reason    string
+		message   string
+	}{
+		"nothing is ready": {phase: "Ready", reason: "Ready", message: "Every module"},
+		"settled phases are healthy": {
+			modules:   []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), module("gpu", "Disabled"), module("kubeai", "Suspended")},
+			instances: []appliancev1alpha1.AppInstance{instance("openclaw-default", "openclaw", "Ready"), instance("hermes-x", "hermes", "Suspended")},
+			models:    []appliancev1alpha1.ModelActivation{model("a", "Ready"), model("b", "Disabled")},
+			phase:     "Ready", reason: "Ready",
+		},
+		"the seed's example": {
+			modules:   []appliancev1alpha1.ModuleActivation{module("litellm", "Ready")},
+			instances: []appliancev1alpha1.AppInstance{instance("kubeopencode-default", "kubeopencode", "Reconciling")},
+			phase:     "Reconciling", reason: "WaitingForInstances", message: "Waiting for kubeopencode/default to become ready",
+		},
+		"modules before instances before models": {
+			modules:   []appliancev1alpha1.ModuleActivation{module("litellm", "WaitingForModules"), module("gpu", "Removing")},
+			instances: []appliancev1alpha1.AppInstance{instance("openclaw-default", "openclaw", "WaitingForCRDs")},
+			models:    []appliancev1alpha1.ModelActivation{model("a", "Starting")},
+			phase:     "Reconciling", reason: "WaitingForModules", message: "Waiting for module gpu to become ready: message of gpu",
+		},
+		"instances before models": {
+			instances: []appliancev1alpha1.AppInstance{instance("openclaw-default", "openclaw", "WaitingForModules")},
+			models:    []appliancev1alpha1.ModelActivation{model("a", "WaitingForPod")},
+			phase:     "Reconciling", reason: "WaitingForInstances", message: "Waiting for openclaw/default",
+		},
+		"models last": {
+			models: []appliancev1alpha1.ModelActivation{model("b", "Ready"), model("a", "WaitingForGPU")},
+			phase:  "Reconciling", reason: "WaitingForModels", message: "Waiting for model a",
+		},
+		"degraded module wins over waiting": {
+			modules: []appliancev1alpha1.ModuleActivation{module("litellm", "WaitingForModules"), module("model-catalog", "Degraded")},
+			phase:   "Degraded", reason: "Degraded", message: "module model-catalog is degraded: message of model-catalog",
+		},
+		"H05: a degraded instance degrades": {
+			instances: []appliancev1alpha1.AppInstance{instance("openclaw-default", "openclaw", "Degraded")},
+			phase:     "Degraded", reason: "Degraded", message: "openclaw/default is degraded",
+		},
+		"a degraded model degrades": {
+			models: []appliancev1alpha1.ModelActivation{model("a", "Degraded")},
+			phase:  "Degraded", reason: "Degraded", message: "model a is degraded",
+		},
+		"an object that nobody looked at yet is not ready": {
+			instances: []appliancev1alpha1.AppInstance{{ObjectMeta: metav1.ObjectMeta{Name: "openclaw-a", Generation: 1}, Spec: appliancev1alpha1.AppInstanceSpec{Application: "openclaw"},
+				Status: appliancev1alpha1.AppInstanceStatus{ObservedGeneration: ptr.To[int64](-1)}}},
+			phase: "Reconciling", reason: "WaitingForInstances",
+		},
+		"an unknown key in spec.modules": {
+			unknown: []string{"nonsense"},
+			phase:   "Degraded", reason: "Degraded", message: "module nonsense is degraded: spec.modules: the module catalog has no module nonsense",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts(t)
+			f.Activations, f.Instances, f.Models, f.UnknownModules = c.modules, c.instances, c.models, c.unknown
+			status := Aggregate(f)
+			condition := ready(t, status)
+			require.Equal(t, c.phase, string(status.Phase))
+			require.Equal(t, c.reason, condition.Reason)
+			require.Contains(t, condition.Message, c.message)
+			require.Equal(t, c.phase == "Ready", condition.Status == metav1.ConditionTrue)
+			require.Equal(t, int64(3), *status.ObservedGeneration, "H46")
+			require.Equal(t, int64(3), condition.ObservedGeneration, "H46")
+			fits(t, f, status)
+		})
+	}
+}
+
+// fits checks the status as the API server does.
+func fits(t *testing.T, f Facts, status appliancev1alpha1.ApplianceStatus) {
+	t.Helper()
+	before, after := f.Appliance.DeepCopy(), f.Appliance.DeepCopy()
+	before.UID, after.UID = "u", "u"
+	before.ResourceVersion, after.ResourceVersion = "1", "1"
+	after.Status = status
+	problems := validation.ValidateApplianceStatusUpdate(after, before)
+	require.Empty(t, problems)
+}
+
+func TestAnOldAnswerDoesNotCount(t *testing.T) {
+	f := facts(t)
+	changed := module("litellm", "Ready")
+	changed.Generation = 2
+	f.Activations = []appliancev1alpha1.ModuleActivation{changed}
+	status := Aggregate(f)
+	require.Equal(t, "Reconciling", string(status.Modules["litellm"].Phase))
+	require.Equal(t, conditions.ApplianceReasonWaitingForModules, ready(t, status).Reason)
+}
+
+func TestFirstPassIsPending(t *testing.T) {
+	f := facts(t)
+	f.Appliance.Status = appliancev1alpha1.ApplianceStatus{ObservedGeneration: ptr.To[int64](-1)}
+	f.Activations = []appliancev1alpha1.ModuleActivation{module("litellm", "Ready")}
+	status := Aggregate(f)
+	require.Equal(t, "Pending", string(status.Phase), "H06")
+	require.Equal(t, metav1.ConditionUnknown, ready(t, status).Status)
+	require.Equal(t, conditions.ApplianceReasonReconciling, ready(t, status).Reason)
+}
+
+// H38.
+func TestCatalogOutageKeepsTheRest(t *testing.T) {
+	f := facts(t)
+	f.Activations = []appliancev1alpha1.ModuleActivation{module("litellm", "Ready")}
+	f.Appliance.Status = Aggregate(f)
+	before := f.Appliance.Status.DeepCopy()
+	f.Modules, f.Applications, f.Activations = nil, nil, nil
+	f.CatalogError = "ConfigMap ai-system/magicstick-module-catalog does not exist"
+	status := Aggregate(f)
+	require.Equal(t, conditions.ApplianceReasonCatalogUnavailable, ready(t, status).Reason)
+	require.Contains(t, ready(t, status).Message, "magicstick-module-catalog does not exist")
+	require.Equal(t, before.Modules, status.Modules)
+	require.Equal(t, before.Phase, status.Phase)
+
+	f.Appliance.Status = appliancev1alpha1.ApplianceStatus{}
+	require.Equal(t, "Pending", string(Aggregate(f).Phase), "also when nothing was ever computed")
+}
+
+// S097, S098, D15, D24, H03.
+func TestRows(t *testing.T) {
+	f := facts(t)
+	auto := module("litellm", "Ready")
+	auto.Annotations = map[string]string{kube.AnnotationAutoEnabled: "true"}
+	alias := module("my-catalog", "Ready")
+	alias.Spec.Module = "modelCatalog"
+	younger := module("second", "Degraded")
+	younger.Spec.Module, younger.CreationTimestamp = "litellm", metav1.NewTime(now.Add(time.Second))
+	f.Activations = []appliancev1alpha1.ModuleActivation{younger, auto, alias}
+
+	native := instance("openclaw-default", "openclaw", "Ready")
+	other := instance("other", "openclaw", "Ready")
+	other.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
+	setName(t, &other, "openclaw-default")
+	plain := instance("odysseus-Main", "odysseus", "Ready")
+	f.Instances = []appliancev1alpha1.AppInstance{other, native, plain}
+
+	local := model("qwen352bvlembedding", "Ready")
+	local.Status.ModelRef = ptr.To("kubeai/qwen352bvlembedding")
+	local.Status.CatalogID = ptr.To("qwen352bvlembedding")
+	local.Status.ComputeTarget, local.Status.Engine = "nvidia-gpu", "VLLM"
+	local.Status.ResolvedResourceProfile = ptr.To("magicstick-nvidia-gpu:1")
+	f.Models = []appliancev1alpha1.ModelActivation{local}
+
+	status := Aggregate(f)
+	fits(t, f, status)
+	require.Len(t, status.Modules, 3)
+	require.Equal(t, ptr.To(true), status.Modules["litellm"].AutoEnabled)
+	require.Equal(t, "Ready", string(status.Modules["litellm"].Phase), "the oldest decides")
+	require.Nil(t, status.Modules["model-catalog"].AutoEnabled)
+	require.Equal(t, "Degraded", string(status.Modules["second"].Phase), "a duplicate shows under its own name")
+
+	require.Equal(t, appliancev1alpha1.ApplianceStatusInstancesValueValue{
+		Phase: "Ready", Kind: ptr.To("OpenClawInstance"), Namespace: ptr.To("ai"), Name: ptr.To("default"),
+		URL: ptr.To("https://openclaw-default/"), Message: ptr.To("message of openclaw-default"),
+	}, status.Instances["openclaw"]["default"])
+	require.Equal(t, ptr.To("https://other/"), status.Instances["openclaw"]["other"].URL, "full name on a collision")
+	if _, found := f.Applications.Get("odysseus"); found {
+		row := status.Instances["odysseus"]["main"]
+		require.Equal(t, ptr.To("HelmRelease"), row.Kind)
+		require.Equal(t, ptr.To("odysseus-Main"), row.Name)
+		require.Equal(t, ptr.To("ai-system"), row.Namespace)
+	}
+
+	row := status.Models["qwen352bvlembedding"]
+	require.Equal(t, "nvidia-gpu", string(row.ComputeTarget))
+	require.Equal(t, "VLLM", string(row.Engine))
+	require.Equal(t, ptr.To("magicstick-nvidia-gpu:1"), row.ResolvedResourceProfile)
+	require.Equal(t, ptr.To("kubeai/qwen352bvlembedding"), row.ModelRef)
+}
+
+func setName(t *testing.T, instance *appliancev1alpha1.AppInstance, name string) {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"application": instance.Spec.Application, "targetNamespace": "ai", "values": map[string]any{"name": name}}})
+	require.NoError(t, err)
+	var parsed appliancev1alpha1.AppInstance
+	require.NoError(t, json.Unmarshal(raw, &parsed))
+	instance.Spec = parsed.Spec
+}
+
+func TestShortNames(t *testing.T) {
+	for _, c := range []struct{ object, value, want string }{
+		{"openclaw-default", "", "default"},
+		{"openclaw-default", "team", "team"},
+		{"openclaw-default", "openclaw-team", "team"},
+		{"mine", "", "mine"},
+		{"x", "  My Team!! ", "my-team"},
+		{"x", "***", "default"},
+		{"openclaw-", "", "default"},
+	} {
+		one := instance(c.object, "openclaw", "Ready")
+		if c.value != "" {
+			setName(t, &one, c.value)
+		}
+		require.Equal(t, c.want, shortName(&one), "%+v", c)
+	}
+}
+
+// contract/rulings.md 1: bounded maps, not-Ready first, the rest is counted.
+func TestTooManyRows(t *testing.T) {
+	f := facts(t)
+	for i := range 300 {
+		f.Activations = append(f.Activations, module(fmt.Sprintf("m%03d", i), "Ready"))
+	}
+	f.Activations = append(f.Activations, module("z-waits", "Reconciling"), module("z-broken", "Degraded"))
+	for i := range 1100 {
+		f.Models = append(f.Models, model(fmt.Sprintf("model%04d", i), "Ready"))
+	}
+	status := Aggregate(f)
+	fits(t, f, status)
+	require.Len(t, status.Modules, maxModules)
+	require.Contains(t, status.Modules, "z-waits")
+	require.Contains(t, status.Modules, "z-broken")
+	require.Len(t, status.Models, maxModels)
+	require.Contains(t, ready(t, status).Message, "module z-broken is degraded")
+	require.Contains(t, ready(t, status).Message, "; not listed: 46 more modules, 76 more models")
+}
+
+// Bounds on every map do not bound their product: 16,384 instances of long
+// messages would be 20 MB, and etcd takes 1.5.
+func TestAggregateFitsIntoEtcd(t *testing.T) {
+	f := facts(t)
+	for app := range 70 {
+		for i := range 260 {
+			one := instance(fmt.Sprintf("a%d-i%d", app, i), fmt.Sprintf("a%d", app), "Ready")
+			one.Status.Message = ptr.To(strings.Repeat("x", 1024))
+			f.Instances = append(f.Instances, one)
+		}
+	}
+	f.Instances[len(f.Instances)-1].Status.Phase = "Degraded"
+	status := Aggregate(f)
+	raw, err := json.Marshal(status)
+	require.NoError(t, err)
+	require.Less(t, len(raw), 1<<20)
+	require.Contains(t, status.Instances["a69"], "i259", "what is broken is always shown")
+	require.Contains(t, ready(t, status).Message, "more instances")
+}
+
+func TestAggregateIsStable(t *testing.T) {
+	f := facts(t)
+	f.Activations = []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), module("gpu", "WaitingForModules")}
+	f.Models = []appliancev1alpha1.ModelActivation{model("b", "Ready"), model("a", "Starting")}
+	f.Appliance.Status = Aggregate(f)
+	f.Now = now.Add(time.Hour)
+	slices.Reverse(f.Activations)
+	slices.Reverse(f.Models)
+	require.Equal(t, f.Appliance.Status, Aggregate(f), "neither time nor order of the lists changes a byte")
+}
+
+func TestSeeds(t *testing.T) {
+	f := facts(t)
+	on, off := ptr.To(true), ptr.To(false)
+	spec := map[string]appliancev1alpha1.ApplianceSpecModulesValue{
+		"basis": {Enabled: on}, "dashboard": {Enabled: on}, "nfd": {Enabled: on}, // part of the installation
+		"litellm": {Enabled: on}, "gpu": {Enabled: off}, "kubeai": {},
+		"modelCatalog": {Enabled: on}, "model-catalog": {Enabled: on}, // H45: one module
+		"hermesOperator": {Enabled: on}, "Nonsense_Key": {Enabled: on},
+	}
+	seeds, unknown := Seeds(spec, f.Modules, func(module catalogs.Module) bool { return module.Key == "hermes-operator" })
+	require.Equal(t, []string{"litellm", "model-catalog"}, seeds)
+	require.Equal(t, []string{"Nonsense_Key"}, unknown)
+}
+
+func BenchmarkAggregate(b *testing.B) {
+	f := facts(b)
+	for i := range 200 {
+		f.Activations = append(f.Activations, module(fmt.Sprintf("m%03d", i), "Ready"))
+	}
+	for i := range 1000 {
+		f.Models = append(f.Models, model(fmt.Sprintf("model%04d", i), "Ready"))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Aggregate(f)
+	}
+}
