@@ -1,0 +1,138 @@
+package operator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-tools/pkg/genall"
+	"sigs.k8s.io/controller-tools/pkg/loader"
+	"sigs.k8s.io/controller-tools/pkg/markers"
+	"sigs.k8s.io/controller-tools/pkg/rbac"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/crds"
+	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
+	"magicstick.dev/operator/handwritten/operator"
+)
+
+// permissions are the roles that the markers on the controllers ask for.
+func permissions(t *testing.T) []client.Object {
+	t.Helper()
+	// None of the rooms needs to be type-checked for its comments.
+	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", ".")
+	require.NoError(t, err)
+	collector := &markers.Collector{Registry: &markers.Registry{}}
+	require.NoError(t, rbac.Generator{}.RegisterMarkers(collector.Registry))
+	made, err := rbac.GenerateRoles(&genall.GenerationContext{Collector: collector, Roots: roots}, "magicstick-operator")
+	require.NoError(t, err)
+	var found []client.Object
+	for _, role := range made {
+		switch role := role.(type) {
+		case rbacv1.ClusterRole:
+			found = append(found, &role)
+		case rbacv1.Role:
+			found = append(found, &role)
+		default:
+			t.Fatalf("an unknown kind of role: %T", role)
+		}
+	}
+	return found
+}
+
+func rules(object client.Object) []rbacv1.PolicyRule {
+	switch role := object.(type) {
+	case *rbacv1.ClusterRole:
+		return role.Rules
+	case *rbacv1.Role:
+		return role.Rules
+	}
+	return nil
+}
+
+// contract/appliance.md C.14 in the reading of rulings 2: nothing cluster-wide
+// but the reading of CRDs, no Secret, no wildcard, no deletion of our own kinds.
+func TestPermissionsAreSmall(t *testing.T) {
+	t.Parallel()
+	clusterWide := map[string]bool{"customresourcedefinitions": true, "events": true}
+	for _, role := range permissions(t) {
+		for _, rule := range rules(role) {
+			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
+				require.NotContains(t, list, "*")
+			}
+			require.Empty(t, rule.NonResourceURLs)
+			require.NotContains(t, rule.Resources, "secrets")
+			require.NotContains(t, rule.Verbs, "escalate")
+			if slices.Contains(rule.APIGroups, "appliance.magicstick.dev") {
+				require.NotContains(t, rule.Verbs, "delete")
+				require.NotContains(t, rule.Verbs, "deletecollection")
+			}
+			if _, wide := role.(*rbacv1.ClusterRole); wide {
+				for _, resource := range rule.Resources {
+					require.True(t, clusterWide[resource], "%s in all namespaces: %v", resource, rule.Verbs)
+				}
+			}
+		}
+	}
+}
+
+// The operator does its work with these permissions and no others.
+func TestPermissionsAreEnough(t *testing.T) {
+	t.Parallel()
+	config := controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS))
+	w := newWorld(t, config)
+	for _, namespace := range []string{"ai-system", "flux-system"} {
+		require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	}
+	standard := operator.DefaultOptions()
+	standard.MetricsAddress, standard.ProbeAddress = "0", "0"
+	w.options = standard
+	w.restoreCatalogs()
+	subject := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "operator"}}
+	for _, role := range permissions(t) {
+		require.NoError(t, w.client.Create(t.Context(), role))
+		name := metav1.ObjectMeta{Name: role.GetName(), Namespace: role.GetNamespace()}
+		reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.GetName()}
+		if role.GetNamespace() == "" {
+			reference.Kind = "ClusterRole"
+			require.NoError(t, w.client.Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: reference, Subjects: subject}))
+			continue
+		}
+		require.NoError(t, w.client.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: reference, Subjects: subject}))
+	}
+	w.config.Impersonate.UserName = "operator"
+	w.options.LeaderElection = true
+	w.start()
+
+	w.static("infrastructure-basis", metav1.ConditionTrue)
+	w.create(defaultAppliance("litellm"))
+	w.create(activation("anything-llm"))
+	w.kustomization("app-litellm", running)
+	w.flux("app-litellm", metav1.ConditionTrue, "ReconciliationSucceeded", "ok")
+	w.module("litellm", "Ready", "KustomizationReady")
+	w.module("anything-llm", "WaitingForModules", "WaitingForModules")
+	w.appliance("Reconciling", "WaitingForModules")
+	change(w, &appliancev1alpha1.ModuleActivation{}, "anything-llm", func(a *appliancev1alpha1.ModuleActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.module("anything-llm", "Disabled", "Disabled")
+	w.gone(&kustomizev1.Kustomization{}, "app-anything-llm")
+	require.NoError(t, w.client.Delete(t.Context(), w.module("litellm", "Ready", "KustomizationReady")))
+	w.gone(&kustomizev1.Kustomization{}, "app-litellm")
+	w.eventually(func() string {
+		list := &corev1.EventList{}
+		require.NoError(t, w.client.List(t.Context(), list, client.InNamespace("ai-system")))
+		for _, event := range list.Items {
+			if strings.HasPrefix(event.Reason, "KustomizationReady") {
+				return ""
+			}
+		}
+		return "no event about litellm being ready"
+	})
+}
