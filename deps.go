@@ -3,6 +3,7 @@
 package deps
 
 import (
+	_ "github.com/envoyproxy/gateway/api/v1alpha1"
 	_ "github.com/fluxcd/helm-controller/api/v2"
 	_ "github.com/fluxcd/kustomize-controller/api/v1"
 	_ "github.com/fluxcd/pkg/apis/kustomize"
@@ -45,6 +46,10 @@ import (
 	_ "sigs.k8s.io/controller-tools/pkg/crd"
 	_ "sigs.k8s.io/controller-tools/pkg/genall"
 	_ "sigs.k8s.io/controller-tools/pkg/rbac"
+	_ "sigs.k8s.io/gateway-api/apis/v1"
+	_ "sigs.k8s.io/gateway-api/apis/v1beta1"
+	_ "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
+	_ "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1beta1"
 	_ "sigs.k8s.io/yaml"
 	_ "go.yaml.in/yaml/v3"
 )

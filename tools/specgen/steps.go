@@ -26,8 +26,9 @@ func steps() []pipeline.Step {
 	return []pipeline.Step{
 		{Name: "types", Generate: gotypes.Generate},
 		{Name: "clients", After: []string{"types"}, Generate: codegen.Generate},
-		// Flux needs no types; it waits so that a bad spec fails at once.
+		// Flux and the gateway need no types; they wait so that a bad spec fails at once.
 		{Name: "flux", After: []string{"types"}, Generate: external.Flux},
+		{Name: "gateway", After: []string{"types"}, Generate: external.Gateway},
 		{Name: "way back", After: []string{"types"}, Generate: wayBack},
 		{Name: "http", Generate: httpapi.Generate},
 		{Name: "crds", Generate: codegen.CRDs},
