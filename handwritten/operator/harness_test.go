@@ -294,6 +294,7 @@ type writeCounter struct {
 	mutex   sync.Mutex
 	failing sync.Mutex
 	seen    []string
+	denied  []string // requests that met a 403
 	fail    func(request *http.Request, next http.RoundTripper) (*http.Response, error)
 }
 
@@ -313,7 +314,13 @@ func (c *writeCounter) wrap(next http.RoundTripper) http.RoundTripper {
 				}
 			}
 		}
-		return next.RoundTrip(request)
+		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusForbidden {
+			c.mutex.Lock()
+			c.denied = append(c.denied, request.Method+" "+request.URL.Path)
+			c.mutex.Unlock()
+		}
+		return response, err
 	})
 }
 

@@ -29,6 +29,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ai-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=ai-system,resources=events,verbs=create;patch
 
 // leaderElectionID is the name of the Lease in the Appliance's namespace.
 const leaderElectionID = "magicstick-operator"

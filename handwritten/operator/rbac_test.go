@@ -3,6 +3,7 @@ package operator_test
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -24,15 +25,22 @@ import (
 	"magicstick.dev/operator/handwritten/operator"
 )
 
-// permissions are the roles that the markers on the controllers ask for.
+// roles are what the markers on the controllers ask for.
+var roles = sync.OnceValues(func() ([]any, error) {
+	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", ".")
+	if err != nil {
+		return nil, err
+	}
+	collector := &markers.Collector{Registry: &markers.Registry{}}
+	if err := (rbac.Generator{}).RegisterMarkers(collector.Registry); err != nil {
+		return nil, err
+	}
+	return rbac.GenerateRoles(&genall.GenerationContext{Collector: collector, Roots: roots}, "magicstick-operator")
+})
+
 func permissions(t *testing.T) []client.Object {
 	t.Helper()
-	// None of the rooms needs to be type-checked for its comments.
-	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", ".")
-	require.NoError(t, err)
-	collector := &markers.Collector{Registry: &markers.Registry{}}
-	require.NoError(t, rbac.Generator{}.RegisterMarkers(collector.Registry))
-	made, err := rbac.GenerateRoles(&genall.GenerationContext{Collector: collector, Roots: roots}, "magicstick-operator")
+	made, err := roles()
 	require.NoError(t, err)
 	var found []client.Object
 	for _, role := range made {
@@ -135,4 +143,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 		}
 		return "no event about litellm being ready"
 	})
+	w.writes.mutex.Lock()
+	defer w.writes.mutex.Unlock()
+	require.Empty(t, w.writes.denied)
 }
