@@ -46,6 +46,12 @@ func Tree(ctx context.Context, ws *workspace.Workspace, progress io.Writer) erro
 	if err != nil {
 		return err
 	}
+	for _, unread := range packages {
+		// Imports that cannot be read cannot be judged.
+		if unread.Error != nil {
+			findings = append(findings, fmt.Sprintf("%s cannot be read: %s", unread.ImportPath, strings.TrimSpace(unread.Error.Err)))
+		}
+	}
 	for _, violation := range Imports(packages) {
 		findings = append(findings, violation.String())
 	}

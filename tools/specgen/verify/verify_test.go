@@ -139,4 +139,7 @@ func TestTree(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, Tree(t.Context(), ws, &out))
 	require.Contains(t, out.String(), "verified 3 generated files")
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "handwritten/appliance/a.go"), []byte("package appliance\n\nimport \"\n"), 0o600))
+	require.ErrorContains(t, Tree(t.Context(), ws, &out), "handwritten/appliance cannot be read")
 }
