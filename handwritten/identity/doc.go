@@ -1,0 +1,30 @@
+// Package identity decides who may enter an application. It knows the roles of
+// the realm, verifies access tokens, and answers the gateway's question whether
+// a request may pass to an AppInstance (contract/appliance.md C.4 (5), F.1, F.2).
+//
+// In go the AppInstances of the appliance's namespace, watched; the realm's
+// signing keys, fetched now and then; and per request the path that the policy
+// fixed and the token that the gateway forwards. Out comes 200 or 403, with no
+// word why: reasons are for metrics and debug logs.
+//
+// Everything that is missing, broken, late or not understood denies. No check
+// waits for the API server, and none for the realm, except that a token signed
+// by a key that is not known yet may wait a moment for a fetch that all share.
+//
+// # What the gateway must be told
+//
+// Envoy Gateway runs ext_authz before oauth2 and jwt_authn unless the
+// EnvoyProxy says otherwise. In that order the guard is asked before a person
+// could sign in, sees no token, and denies everybody. The gateway's EnvoyProxy
+// therefore needs
+//
+//	spec:
+//	  filterOrder:
+//	  - name: envoy.filters.http.ext_authz
+//	    after: envoy.filters.http.jwt_authn
+//
+// Then the oauth2 filter answers sign-in, callback and sign-out itself and never
+// asks the guard; every other request comes with the access token in
+// Authorization (forwardAccessToken: true), which the HTTP form of ext_authz
+// always passes on.
+package identity

@@ -1,0 +1,291 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"magicstick.dev/operator/generated/httpapi"
+)
+
+const (
+	// MaxToken bounds an access token in bytes. Browsers keep about 4 KiB in a
+	// cookie, Envoy splits nothing, so a token that came through a session is
+	// smaller than that.
+	MaxToken = 16 << 10
+	// ClockSkew is how far the clocks of the realm and of this process may be apart.
+	ClockSkew = 30 * time.Second
+	// maxGroups bounds the groups that are read from a token.
+	maxGroups = 1000
+)
+
+// TokenState is what became of an access token.
+type TokenState int
+
+// The states of a token. The zero value is not valid.
+const (
+	// TokenMissing: the request carries none.
+	TokenMissing TokenState = iota
+	// TokenValid: signed by the realm, for us, and current.
+	TokenValid
+	// TokenOversize: longer than MaxToken.
+	TokenOversize
+	// TokenMalformed: not one compact JWS, or claims that cannot be read.
+	TokenMalformed
+	// TokenAlgorithm: unsigned, or signed in a way that is not accepted.
+	TokenAlgorithm
+	// TokenKeysUnavailable: the realm's keys could not be fetched.
+	TokenKeysUnavailable
+	// TokenUnknownKey: the realm has no such key, or has it no longer.
+	TokenUnknownKey
+	// TokenSignature: the signature does not fit.
+	TokenSignature
+	// TokenIssuer: another issuer.
+	TokenIssuer
+	// TokenClient: issued to another client (azp).
+	TokenClient
+	// TokenAudience: for another audience.
+	TokenAudience
+	// TokenType: no access token, for example an ID token.
+	TokenType
+	// TokenExpired: its time is over.
+	TokenExpired
+	// TokenNotYetValid: its time has not come.
+	TokenNotYetValid
+)
+
+var tokenStateNames = map[TokenState]string{
+	TokenMissing: "Missing", TokenValid: "Valid", TokenOversize: "Oversize", TokenMalformed: "Malformed",
+	TokenAlgorithm: "Algorithm", TokenKeysUnavailable: "KeysUnavailable", TokenUnknownKey: "UnknownKey",
+	TokenSignature: "Signature", TokenIssuer: "Issuer", TokenClient: "Client", TokenAudience: "Audience",
+	TokenType: "Type", TokenExpired: "Expired", TokenNotYetValid: "NotYetValid",
+}
+
+// String is the name of the state without "Token".
+func (s TokenState) String() string { return tokenStateNames[s] }
+
+// algorithms are the signatures that a realm may use: asymmetric ones only, so
+// that nothing public can serve as a signing key.
+var algorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+}
+
+// TokenRules say which tokens are accepted (contract/appliance.md F.2).
+type TokenRules struct {
+	// Issuer is the realm's public URL, compared exactly with iss.
+	Issuer string
+	// ClientID is the client that tokens are issued to, compared exactly with azp.
+	ClientID string
+	// Audience, when set, must be among aud. Keycloak puts no audience of ours
+	// into an access token unless the client has an audience mapper.
+	Audience string
+	// GroupsClaim names the claim that holds the IDs of the person's groups, a
+	// list of strings. A token without the claim has no groups.
+	GroupsClaim string
+}
+
+var claimPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
+
+// Validate names every rule that cannot work.
+func (r TokenRules) Validate() error {
+	var problems []error
+	issuer, err := url.Parse(r.Issuer)
+	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || issuer.User != nil || issuer.RawQuery != "" || issuer.Fragment != "" {
+		problems = append(problems, fmt.Errorf("issuer %q: want the URL of the realm, for example https://id.magicstick.local/realms/magicstick", r.Issuer))
+	}
+	if r.ClientID == "" {
+		problems = append(problems, errors.New("client ID: missing; want the client that the gateway signs people in with"))
+	}
+	if !claimPattern.MatchString(r.GroupsClaim) {
+		problems = append(problems, fmt.Errorf("groups claim %q: want the name of a claim, for example group_ids", r.GroupsClaim))
+	}
+	return errors.Join(problems...)
+}
+
+// Person is who a valid token speaks for.
+type Person struct {
+	// ID is the stable Keycloak ID (sub).
+	ID string
+	// Groups are the stable Keycloak IDs of the person's groups.
+	Groups []string
+	// Role is the highest realm role; zero for none.
+	Role httpapi.Role
+}
+
+// Verifier checks access tokens offline, against keys that Keys keeps.
+type Verifier struct {
+	rules TokenRules
+	oidc  *oidc.IDTokenVerifier
+	now   func() time.Time
+}
+
+// NewVerifier checks tokens by the rules against the keys.
+func NewVerifier(rules TokenRules, keys *Keys, now func() time.Time) (*Verifier, error) {
+	if err := rules.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the rules for tokens: %w", err)
+	}
+	return &Verifier{
+		rules: rules,
+		now:   now,
+		oidc: oidc.NewVerifier(rules.Issuer, keys, &oidc.Config{
+			SupportedSigningAlgs: algorithms,
+			// Whom the token was issued to stands in azp; aud is checked below.
+			SkipClientIDCheck: true,
+			// go-oidc grants five minutes for nbf and nothing for exp; both are
+			// checked below with ClockSkew.
+			SkipExpiryCheck: true,
+		}),
+	}, nil
+}
+
+// BearerToken takes the token out of a request's headers. Several Authorization
+// headers are no token: who reads which of them is not ours to guess.
+func BearerToken(header http.Header) (string, TokenState) {
+	values := header.Values("Authorization")
+	switch len(values) {
+	case 0:
+		return "", TokenMissing
+	case 1:
+	default:
+		return "", TokenMalformed
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", TokenMissing
+	}
+	if len(token) > MaxToken {
+		return "", TokenOversize
+	}
+	return token, TokenValid
+}
+
+// claims are the parts of an access token that count, beside those that go-oidc reads.
+type claims struct {
+	AuthorizedParty string   `json:"azp"`
+	Type            string   `json:"typ"`
+	Expiry          *float64 `json:"exp"`
+	NotBefore       *float64 `json:"nbf"`
+	IssuedAt        *float64 `json:"iat"`
+	RealmAccess     struct {
+		Roles []string `json:"roles"`
+	} `json:"realm_access"`
+}
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,160}$`)
+
+// Verify checks a token and says who it speaks for. The Person is empty unless
+// the state is TokenValid.
+func (v *Verifier) Verify(ctx context.Context, raw string) (Person, TokenState) {
+	if raw == "" {
+		return Person{}, TokenMissing
+	}
+	if len(raw) > MaxToken {
+		return Person{}, TokenOversize
+	}
+	// go-oidc also takes the JSON forms of a JWS, which no gateway sends.
+	if !isCompact(raw) {
+		return Person{}, TokenMalformed
+	}
+	signature := &signatureCheck{}
+	token, err := v.oidc.Verify(context.WithValue(ctx, signatureCheckKey, signature), raw)
+	switch {
+	case signature.state != TokenValid:
+		// go-oidc never got as far as the keys when the state is still missing.
+		if signature.state == TokenMissing {
+			return Person{}, unparsed(raw)
+		}
+		return Person{}, signature.state
+	case err != nil:
+		return Person{}, signature.issuerState(v.rules.Issuer)
+	}
+	return v.judge(token)
+}
+
+func (v *Verifier) judge(token *oidc.IDToken) (Person, TokenState) {
+	var found claims
+	if err := token.Claims(&found); err != nil {
+		return Person{}, TokenMalformed
+	}
+	if state := v.judgeTime(found); state != TokenValid {
+		return Person{}, state
+	}
+	switch {
+	case found.AuthorizedParty != v.rules.ClientID:
+		return Person{}, TokenClient
+	case v.rules.Audience != "" && !slices.Contains(token.Audience, v.rules.Audience):
+		return Person{}, TokenAudience
+	// Keycloak says Bearer for access tokens and ID for ID tokens.
+	case !strings.EqualFold(found.Type, "Bearer"):
+		return Person{}, TokenType
+	case !idPattern.MatchString(token.Subject):
+		return Person{}, TokenMalformed
+	}
+	groups, understood := v.groups(token)
+	if !understood {
+		return Person{}, TokenMalformed
+	}
+	return Person{ID: token.Subject, Groups: groups, Role: HighestRole(found.RealmAccess.Roles)}, TokenValid
+}
+
+func (v *Verifier) judgeTime(found claims) TokenState {
+	now := float64(v.now().UnixMilli()) / 1000
+	skew := ClockSkew.Seconds()
+	for _, moment := range []*float64{found.Expiry, found.NotBefore, found.IssuedAt} {
+		if moment != nil && (math.IsNaN(*moment) || math.IsInf(*moment, 0)) {
+			return TokenMalformed
+		}
+	}
+	switch {
+	case found.Expiry == nil:
+		return TokenMalformed
+	case now >= *found.Expiry+skew:
+		return TokenExpired
+	case found.NotBefore != nil && now < *found.NotBefore-skew, found.IssuedAt != nil && now < *found.IssuedAt-skew:
+		return TokenNotYetValid
+	}
+	return TokenValid
+}
+
+// groups reads the claim with the group IDs. An ID that no allow-list can hold
+// is left out; a claim of another form makes the token unreadable.
+func (v *Verifier) groups(token *oidc.IDToken) ([]string, bool) {
+	var all map[string]json.RawMessage
+	if err := token.Claims(&all); err != nil {
+		return nil, false
+	}
+	value, present := all[v.rules.GroupsClaim]
+	if !present {
+		return nil, true
+	}
+	var listed []string
+	if err := json.Unmarshal(value, &listed); err != nil || len(listed) > maxGroups {
+		return nil, false
+	}
+	return slices.DeleteFunc(listed, func(id string) bool { return !idPattern.MatchString(id) }), true
+}
+
+// isCompact reports whether raw has the form of a compact JWS.
+func isCompact(raw string) bool {
+	dots := 0
+	for i := range len(raw) {
+		switch c := raw[i]; {
+		case c == '.':
+			dots++
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return dots == 2
+}
