@@ -112,15 +112,15 @@ func schemaError(where string, err *openapi3.SchemaError) httpapi.FieldError {
 	case "format":
 		result.Message = "must have the format " + schema.Format
 	case "minLength":
-		result.Message = atLeast(int64(schema.MinLength), "character")
+		result.Message = atLeast(schema.MinLength, "character")
 	case "maxLength":
 		result.Message = atMost(schema.MaxLength, "character")
 	case "minItems":
-		result.Message = atLeast(int64(schema.MinItems), "item")
+		result.Message = atLeast(schema.MinItems, "item")
 	case "maxItems":
 		result.Message = atMost(schema.MaxItems, "item")
 	case "minProperties":
-		result.Message = atLeast(int64(schema.MinProps), "key")
+		result.Message = atLeast(schema.MinProps, "key")
 	case "maxProperties":
 		result.Message = atMost(schema.MaxProps, "key")
 	case "uniqueItems":
@@ -155,7 +155,7 @@ func deref(number *float64) float64 {
 	return *number
 }
 
-func atLeast(n int64, unit string) string {
+func atLeast(n uint64, unit string) string {
 	return fmt.Sprintf("must have at least %d %s%s", n, unit, plural(n))
 }
 
@@ -163,10 +163,10 @@ func atMost(n *uint64, unit string) string {
 	if n == nil {
 		return "has too many " + unit + "s"
 	}
-	return fmt.Sprintf("must have at most %d %s%s", *n, unit, plural(int64(*n))) //nolint:gosec // bounds of schemas are small
+	return fmt.Sprintf("must have at most %d %s%s", *n, unit, plural(*n))
 }
 
-func plural(n int64) string {
+func plural(n uint64) string {
 	if n == 1 {
 		return ""
 	}

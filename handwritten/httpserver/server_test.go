@@ -318,7 +318,7 @@ func TestProblems(t *testing.T) {
 		fields             []httpapi.FieldError
 	}{
 		"no_token":                {"POST", enable, "{}", good("Authorization", ""), 401, "unauthenticated", nil},
-		"basic_token":             {"POST", enable, "{}", good("Authorization", "Basic " + secret), 401, "unauthenticated", nil},
+		"basic_token":             {"POST", enable, "{}", good("Authorization", "Basic "+secret), 401, "unauthenticated", nil},
 		"refused_token":           {"POST", enable, "{}", good("Authorization", "Bearer "+secret), 401, "unauthenticated", nil},
 		"provider_offline":        {"POST", enable, "{}", good("Authorization", "Bearer offline"), 503, "unavailable", nil},
 		"role_too_low":            {"POST", enable, "{}", good("Authorization", "Bearer viewer"), 403, "forbidden", nil},
@@ -354,7 +354,7 @@ func TestProblems(t *testing.T) {
 		"not_utf8":                {"POST", enable, "{\"\xff\":1}", good(), 400, "invalid-request", field("", "json")},
 		"deep":                    {"POST", enable, `{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, good(), 400, "invalid-request", nil},
 		"key_twice":               {"POST", enable, `{"parameters":{"a":"1","a":"` + secret + `"}}`, good(), 400, "invalid-request", field("/parameters/a", "duplicateField")},
-		"unknown_key":             {"POST", enable, `{"paramters":"` + secret + `"}`, good(), 400, "invalid-request", field("/paramters", "unknownField")},
+		"unknown_key":             {"POST", enable, `{"settings":"` + secret + `"}`, good(), 400, "invalid-request", field("/settings", "unknownField")},
 		"wrong_type":              {"POST", enable, `{"parameters":{"token":["` + secret + `"]}}`, good(), 400, "invalid-request", field("/parameters/token", "type")},
 		"null":                    {"POST", enable, `{"parameters":{"a/b~c":null}}`, good(), 400, "invalid-request", field("/parameters/a~1b~0c", "type")},
 		"too_long":                {"POST", enable, `{"parameters":{"a":"` + secret + long + `"}}`, good(), 400, "invalid-request", field("/parameters/a", "maxLength")},
@@ -398,7 +398,7 @@ func TestProblems(t *testing.T) {
 
 func TestAllowedValues(t *testing.T) {
 	w := start(t)
-	got := w.send(t, "POST", "/api/v1/modules/litellm/enable", `{"paramters":{}}`, map[string]string{
+	got := w.send(t, "POST", "/api/v1/modules/litellm/enable", `{"settings":{}}`, map[string]string{
 		"Authorization": "Bearer operator", "If-Match": revision, httpserver.CSRFHeader: "dashboard", "Content-Type": "application/json",
 	})
 	require.Len(t, got.problem.Errors, 1)

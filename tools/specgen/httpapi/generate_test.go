@@ -179,7 +179,7 @@ func TestBadDocuments(t *testing.T) {
 		"crd_not_a_crd":      {"crds/shop.example.org/widget.yaml", []string{"kind: CustomResourceDefinition", "kind: Deployment"}, "the file is not a CustomResourceDefinition"},
 		"yaml_broken":        {doc, []string{"openapi: 3.0.3", "openapi: [3.0.3"}, "bundling spec/http/shop.openapi.yaml: "},
 		"yaml_key_twice":     {doc, []string{"      x-required-role: viewer\n", "      x-required-role: viewer\n      x-required-role: admin\n"}, "bundling spec/http/shop.openapi.yaml: "},
-		"unknown_keyword":    {doc, []string{"      summary: Read a widget\n", "      summary: Read a widget\n      sumary: Read\n"}, "spec/http/shop.openapi.yaml"},
+		"unknown_keyword":    {doc, []string{"      summary: Read a widget\n", "      summary: Read a widget\n      heading: Read\n"}, "spec/http/shop.openapi.yaml"},
 		"conventions_broken": {"http/conventions.yaml", []string{"    Problem:\n      type: object", "    Problem:\n      type: objekt"}, "objekt"},
 	} {
 		t.Run(name, func(t *testing.T) {
