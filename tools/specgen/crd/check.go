@@ -33,6 +33,10 @@ func Check(ctx context.Context, definitions []*Definition) error {
 // v1Path turns a path of the API server's internal form, in which what all versions
 // share stands above them, into the path in the file.
 func v1Path(path string) string {
+	// Columns have another spelling inside.
+	if column, ok := strings.CutSuffix(path, ".JSONPath"); ok {
+		path = column + ".jsonPath"
+	}
 	for internal, file := range map[string]string{
 		"spec.validation.":              "spec.versions[0].schema.",
 		"spec.subresources":             "spec.versions[0].subresources",

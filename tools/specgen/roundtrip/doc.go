@@ -56,15 +56,15 @@ var ErrNotSame = errors.New("not every CRD came back the same")
 // repository, whose go.mod says against which API modules the types are read. The
 // error is ErrNotSame when a line says something else than same.
 func Run(ctx context.Context, repo string, paths []string, out io.Writer) error {
-	definitions, results, err := load(paths)
+	definitions, unread, err := load(paths)
 	if err != nil {
 		return err
 	}
-	compared, err := Compare(ctx, repo, definitions)
+	results, err := Compare(ctx, repo, definitions)
 	if err != nil {
 		return err
 	}
-	results = append(results, compared...)
+	results = append(results, unread...)
 	slices.SortStableFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
 	count := map[Verdict]int{}
 	for _, r := range results {
