@@ -253,7 +253,7 @@ func (o Options) binaries() (map[string]string, error) {
 }
 
 func checkExecutable(path string) error {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) // #nosec G703 -- the folder of the binaries is the caller's choice.
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func TestStart_ends_all_processes_after_kill_9_of_the_parent(t *testing.T) {
 func TestStart_names_the_port_that_is_taken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	port := listener.Addr().(*net.TCPAddr).Port
 	_, err = controlplane.Start(t.Context(), controlplane.Options{Port: port})
 	require.ErrorContains(t, err, fmt.Sprintf("choosing the port of kube-apiserver: port %d of 127.0.0.1 is taken", port))

@@ -195,7 +195,7 @@ func TestRegistry_keeps_blobs_over_a_restart(t *testing.T) {
 
 	response, err = http.Get("http://" + second.address + "/v2/models/demo/blobs/" + digest)
 	require.NoError(t, err)
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	assert.Equal(t, blob, data)

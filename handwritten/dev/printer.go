@@ -51,7 +51,7 @@ func (p *printer) line(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drawn = 0
-	fmt.Fprintf(p.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
 }
 
 // table shows the rows in place of the last table. The first row is the header.
@@ -64,7 +64,7 @@ func (p *printer) table(rows [][]string) {
 	}
 	lines := layOut(rows, width)
 	if p.size == nil {
-		fmt.Fprintf(p.out, "\n%s\n", strings.Join(lines, "\n"))
+		_, _ = fmt.Fprintf(p.out, "\n%s\n", strings.Join(lines, "\n"))
 		return
 	}
 	// A table that is higher than the screen could not be replaced any more.

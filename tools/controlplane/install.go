@@ -175,15 +175,16 @@ func bounded(ctx context.Context, limit time.Duration, do func(context.Context) 
 // adopt copies one fetched binary and then writes its stamp. A kill in between
 // leaves a binary without a stamp, which counts as missing.
 func (i *installer) adopt(name, version, from string) error {
-	source, err := os.Open(from)
+	source, err := os.Open(from) // #nosec G304 -- what setup-envtest downloaded.
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // setup-envtest does not have every program
 	}
 	if err != nil {
 		return fmt.Errorf("installing %s: %w", name, err)
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }()
 	temporary := i.folder.Temporary(name)
+	// #nosec G302 G304 -- a program in our own folder.
 	target, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
 	if err != nil {
 		return fmt.Errorf("installing %s: %w", name, err)
@@ -216,11 +217,11 @@ func (i *installer) fetched(name string) bool {
 	if len(fields) != 3 || fields[0] != "envtest" || !strings.HasPrefix(fields[1], i.version.major+"."+i.version.minor+".") {
 		return false
 	}
-	file, err := os.Open(filepath.Join(i.folder.Dir, name))
+	file, err := os.Open(filepath.Join(i.folder.Dir, name)) // #nosec G304 -- our own folder.
 	if err != nil {
 		return false
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, file); err != nil {
 		return false
@@ -229,5 +230,5 @@ func (i *installer) fetched(name string) bool {
 }
 
 func (i *installer) say(format string, args ...any) {
-	fmt.Fprintf(i.log, format+"\n", args...)
+	_, _ = fmt.Fprintf(i.log, format+"\n", args...)
 }

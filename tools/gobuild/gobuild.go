@@ -63,7 +63,7 @@ func (f *Folder) Lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("making the folder of the binaries: %w", err)
 	}
 	path := filepath.Join(f.Dir, ".lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) // #nosec G304 -- a fixed name in the caller's folder.
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the binaries: %w", err)
 	}
@@ -189,7 +189,7 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 
 func (f *Folder) say(format string, args ...any) {
 	if f.Log != nil {
-		fmt.Fprintf(f.Log, format+"\n", args...)
+		_, _ = fmt.Fprintf(f.Log, format+"\n", args...)
 	}
 }
 

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -209,7 +210,10 @@ func (a *appliance) gone(object client.Object, namespace, name string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is there (%v)", err)
+		if err == nil {
+			err = errors.New("it is still there")
+		}
+		return err
 	})
 }
 

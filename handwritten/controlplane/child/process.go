@@ -64,7 +64,7 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: opening its log: %w", name, err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(spec.Path, spec.Args...) // #nosec G204 -- running the given binaries is the job.
 	cmd.Dir = spec.Dir
 	cmd.Env = append(os.Environ(), spec.Env...)
@@ -98,7 +98,7 @@ func HTTPProbe(url string, config *tls.Config) Probe {
 		if err != nil {
 			return err
 		}
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 		if response.StatusCode != http.StatusOK {
 			return fmt.Errorf("GET %s: %s: %s", url, response.Status, failedChecks(string(body)))
@@ -200,7 +200,7 @@ func (p *Process) tail() string {
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err == nil && info.Size() > tailBytes {
 		if _, err := file.Seek(-tailBytes, io.SeekEnd); err != nil {
 			return ""

@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/cgi"
+	"net/http/cgi" // #nosec G504 -- about Go before 1.6.3
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,12 +83,12 @@ func (s *Server) Commit(ctx context.Context, message string, files map[string][]
 	if err != nil {
 		return "", fmt.Errorf("committing %q: %w", message, err)
 	}
-	defer os.RemoveAll(tree)
+	defer func() { _ = os.RemoveAll(tree) }()
 	root, err := os.OpenRoot(tree)
 	if err != nil {
 		return "", fmt.Errorf("committing %q: %w", message, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	for name, content := range files {
 		local := filepath.FromSlash(name)
 		err := root.MkdirAll(filepath.Dir(local), 0o750)
