@@ -344,3 +344,18 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func isEvent(write string) bool { return strings.Contains(write, "/events") }
+
+// changeStatus is change through the status subresource.
+func changeStatus[T client.Object](w *world, object T, name string, edit func(T)) {
+	w.t.Helper()
+	for {
+		require.NoError(w.t, w.client.Get(w.t.Context(), types.NamespacedName{Namespace: w.namespaceOf(object), Name: name}, object))
+		edit(object)
+		err := w.client.Status().Update(w.t.Context(), object)
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		require.NoError(w.t, err)
+		return
+	}
+}
