@@ -13,6 +13,11 @@ const (
 	// LabelModule names the module that an activation or a Kustomization belongs to.
 	LabelModule = "appliance.magicstick.dev/module"
 
+	// LabelInstance names the AppInstance that an object was made for.
+	LabelInstance = "appliance.magicstick.dev/appinstance"
+	// LabelApplication is the AppInstance's spec.application.
+	LabelApplication = "appliance.magicstick.dev/application"
+
 	// AnnotationAutoEnabled is "true" on activations that the operator created.
 	// The API removes it when a person takes over.
 	AnnotationAutoEnabled = "appliance.magicstick.dev/auto-enabled"
@@ -21,4 +26,6 @@ const (
 
 	// FinalizerModule keeps a ModuleActivation until its Kustomization is gone.
 	FinalizerModule = "appliance.magicstick.dev/module-cleanup"
+	// FinalizerInstance keeps an AppInstance until its routes and its release are gone.
+	FinalizerInstance = "appliance.magicstick.dev/appinstance-cleanup"
 )

@@ -152,13 +152,7 @@ func unusable(definition *apiextensionsv1.CustomResourceDefinition, version stri
 	if definition.DeletionTimestamp != nil {
 		return fmt.Sprintf("CustomResourceDefinition %s is being deleted", definition.Name)
 	}
-	established := false
-	for _, condition := range definition.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			established = condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	if !established {
+	if !established(definition) {
 		return fmt.Sprintf("CustomResourceDefinition %s is not established yet", definition.Name)
 	}
 	for _, served := range definition.Spec.Versions {
@@ -167,6 +161,33 @@ func unusable(definition *apiextensionsv1.CustomResourceDefinition, version stri
 		}
 	}
 	return fmt.Sprintf("CustomResourceDefinition %s does not serve version %s", definition.Name, version)
+}
+
+// MissingCRD says why objects of a CRD that only others work with cannot exist
+// yet, empty when they can. It reads from a cache of CRDs.
+func MissingCRD(ctx context.Context, reader client.Reader, crd string) (string, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	err := reader.Get(ctx, types.NamespacedName{Name: crd}, definition, client.UnsafeDisableDeepCopy)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return "", fmt.Errorf("reading CustomResourceDefinition %s: %w", crd, err)
+	case err != nil:
+		return fmt.Sprintf("CustomResourceDefinition %s is not installed", crd), nil
+	case definition.DeletionTimestamp != nil:
+		return fmt.Sprintf("CustomResourceDefinition %s is being deleted", crd), nil
+	case !established(definition):
+		return fmt.Sprintf("CustomResourceDefinition %s is not established yet", crd), nil
+	}
+	return "", nil
+}
+
+func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, condition := range definition.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established {
+			return condition.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // Reconcile brings the watches in line with one CRD.
