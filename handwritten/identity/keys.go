@@ -70,8 +70,11 @@ type keySet struct {
 // call Run. metrics may be shared with a Guard.
 func NewKeys(address string, logger *slog.Logger, metrics *Metrics, now func() time.Time) (*Keys, error) {
 	parsed, err := url.Parse(address)
-	if err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" || parsed.User != nil {
-		return nil, fmt.Errorf("URL of the realm's keys %q: want http(s)://host/path without a user", address)
+	if err != nil {
+		return nil, errors.New("URL of the realm's keys: it is no URL")
+	}
+	if parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" || parsed.User != nil {
+		return nil, fmt.Errorf("URL of the realm's keys %q: want http(s)://host/path without a user", parsed.Redacted())
 	}
 	transport := &http.Transport{
 		// The realm stands in the same cluster; a proxy must not supply its keys.
