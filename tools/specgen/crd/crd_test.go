@@ -193,6 +193,36 @@ func TestLoadDir(t *testing.T) {
 	require.ErrorContains(t, err, "missing.yaml")
 }
 
+// TestLoadBundle: published manifests hold several CRDs and other objects.
+func TestLoadBundle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bundle.yaml")
+	load := func(text string) ([]*Definition, error) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return LoadBundle(path)
+	}
+	other := strings.NewReplacer("things", "parts", "Thing", "Part", "singular: thing", "singular: part").Replace(base)
+	definitions, err := load("---\n# a comment\n---\n" + base + "---\nkind: ServiceAccount\napiVersion: v1\n--- # next\n" + other + "---\n")
+	require.NoError(t, err)
+	require.Len(t, definitions, 2)
+	require.Equal(t, "parts.example.com", definitions[1].Name())
+
+	_, err = load(base + "---\n" + strings.Replace(other, "count: {type: integer,", "count: {typ: integer,", 1))
+	var found *Error
+	require.ErrorAs(t, err, &found)
+	require.Equal(t, specPath+".properties[count].typ", found.Path)
+	require.Equal(t, strings.Count(base, "\n")+1+strings.Count(other[:strings.Index(other, "count:")], "\n")+1, found.Line, "lines count from the top of the file")
+
+	_, err = load("kind: ServiceAccount\napiVersion: v1\n")
+	require.ErrorContains(t, err, "kind ServiceAccount")
+	_, err = load("kind: A\n---\nkind: B\n")
+	require.ErrorContains(t, err, "holds no CustomResourceDefinition")
+	_, err = load("")
+	require.ErrorContains(t, err, "is empty")
+	_, err = LoadBundle(path + ".missing")
+	require.ErrorContains(t, err, "missing")
+}
+
 // TestCheck is what the API server refuses; row 32 of the generator cases is here and
 // in TestLint: rules over unbounded lists and maps, a messageExpression on an int.
 func TestCheck(t *testing.T) {

@@ -109,6 +109,90 @@ func Load(name string) (*Definition, error) {
 	return read(name, file)
 }
 
+// LoadBundle reads one file from anywhere that may hold several documents, as
+// published manifests do. Documents that are no CRDs are passed over when there are
+// several; a single document must be a CRD.
+func LoadBundle(name string) ([]*Definition, error) {
+	data, err := os.ReadFile(name) //nolint:gosec // the caller names the file
+	if err != nil {
+		return nil, &Error{File: name, Reason: err.Error()}
+	}
+	if len(data) > MaxBundleBytes {
+		return nil, &Error{File: name, Reason: fmt.Sprintf("is larger than %d bytes", MaxBundleBytes)}
+	}
+	documents := splitDocuments(data)
+	var definitions []*Definition
+	var faults []error
+	for _, document := range documents {
+		if len(documents) > 1 && !claimsCRD(document) {
+			continue
+		}
+		definition, err := Parse(name, document)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		definitions = append(definitions, definition)
+	}
+	if len(definitions)+len(faults) == 0 {
+		faults = append(faults, &Error{File: name, Reason: "holds no CustomResourceDefinition"})
+	}
+	return definitions, errors.Join(faults...)
+}
+
+// MaxBundleBytes bounds a file of several documents.
+const MaxBundleBytes = 64 << 20
+
+// splitDocuments cuts at the separators of YAML. Every part is preceded by as many
+// empty lines as there are before it in the file, so that line numbers stay right.
+func splitDocuments(data []byte) [][]byte {
+	var documents [][]byte
+	var part []byte
+	flush := func(next int) {
+		if len(bytes.TrimSpace(stripComments(part))) > 0 {
+			documents = append(documents, part)
+		}
+		part = bytes.Repeat([]byte("\n"), next)
+	}
+	for i, line := range bytes.SplitAfter(data, []byte("\n")) {
+		if trimmed := bytes.TrimRight(line, " \t\r\n"); bytes.Equal(trimmed, []byte("---")) || bytes.HasPrefix(trimmed, []byte("--- #")) {
+			flush(i + 1)
+			continue
+		}
+		part = append(part, line...)
+	}
+	flush(0)
+	if len(documents) == 0 {
+		return [][]byte{data}
+	}
+	return documents
+}
+
+// stripComments leaves what a YAML reader would see of whole-line comments: nothing.
+func stripComments(part []byte) []byte {
+	var out []byte
+	for line := range bytes.SplitSeq(part, []byte("\n")) {
+		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
+			out = append(out, line...)
+		}
+	}
+	return out
+}
+
+// claimsCRD tells whether a document says that it is a CRD, or cannot be read at all;
+// then parsing it gives the error.
+func claimsCRD(document []byte) (claims bool) {
+	defer func() {
+		if recover() != nil {
+			claims = true
+		}
+	}()
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	return yaml.Unmarshal(document, &head) != nil || head.Kind == "CustomResourceDefinition"
+}
+
 // isManifest tells whether a file of the folder is meant to hold a CRD.
 func isManifest(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {

@@ -22,19 +22,16 @@ func (e *emitter) enumType(n *node, name, underlying, format string) *typeDecl {
 	var values []enumValue
 	seen := map[string]bool{}
 	for _, raw := range s.Enum {
-		var parsed any
-		if json.Unmarshal(raw.Raw, &parsed) != nil {
-			return nil
-		}
 		value := enumValue{}
-		switch v := parsed.(type) {
+		switch v := decode(raw.Raw).(type) {
 		case string:
 			value = enumValue{literal: strconv.Quote(v), shown: v}
-		case float64:
-			if v != math.Trunc(v) || underlying == "int32" && (v < math.MinInt32 || v > math.MaxInt32) {
+		case json.Number:
+			n, err := v.Int64()
+			if err != nil || underlying == "int32" && (n < math.MinInt32 || n > math.MaxInt32) {
 				return nil
 			}
-			literal := strconv.FormatInt(int64(v), 10)
+			literal := strconv.FormatInt(n, 10)
 			value = enumValue{literal: literal, shown: strings.Replace(literal, "-", "Minus", 1)}
 		}
 		if value.literal == "" || (s.Type == "string") != (value.literal[0] == '"') {

@@ -298,7 +298,7 @@ func (e *emitter) scalar(n *node, name string) (expr, error) {
 // type declaration can carry: a type of another package cannot be used for it then.
 func (n *node) wrapped() bool {
 	s := n.schema
-	if s.Nullable || s.Default != nil || s.Title != "" || s.Example != nil {
+	if s.Nullable || s.Default != nil || s.Title != "" || s.Example != nil || s.ExternalDocs != nil {
 		return true
 	}
 	pattern := s.Pattern

@@ -1,9 +1,11 @@
 package gotypes
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,12 +200,20 @@ func (m *markers) logic(s *apiextensionsv1.JSONSchemaProps) {
 		m.keyword("not", s.Not)
 	}
 	if docs := s.ExternalDocs; docs != nil {
-		m.keyword("externalDocs", docs)
+		if _, err := url.ParseRequestURI(docs.URL); err == nil {
+			argument := "url=" + quote(docs.URL)
+			if docs.Description != "" {
+				argument += ",description=" + quote(docs.Description)
+			}
+			m.flag("kubebuilder:externalDocs:" + argument)
+		} else {
+			m.keyword("externalDocs", docs)
+		}
 	}
 }
 
-// enum adds an enum that is not a named type's. Values of one scalar kind go to the
-// standard marker; it has no notation for null and mixed lists.
+// enum adds an enum that is not a named type's. Scalars go to the standard marker; it
+// has no notation for null, lists and objects.
 func (m *markers) enum(s *apiextensionsv1.JSONSchemaProps) {
 	if len(s.Enum) == 0 {
 		return
@@ -215,34 +225,48 @@ func (m *markers) enum(s *apiextensionsv1.JSONSchemaProps) {
 	m.keyword("enum", s.Enum)
 }
 
-// enumArgument writes a homogeneous list of strings, integers or booleans.
+// enumArgument writes a list of scalars.
 func enumArgument(values []apiextensionsv1.JSON) (string, bool) {
 	var parts []string
-	kind := ""
 	for _, value := range values {
-		var parsed any
-		if err := json.Unmarshal(value.Raw, &parsed); err != nil {
+		text, ok := scalarArgument(value.Raw)
+		if !ok {
 			return "", false
 		}
-		this, text := "", ""
-		switch v := parsed.(type) {
-		case string:
-			this, text = "string", quote(v)
-		case bool:
-			this, text = "bool", strconv.FormatBool(v)
-		case float64:
-			if v != math.Trunc(v) || math.Abs(v) > 1<<53 {
-				return "", false
-			}
-			this, text = "int", strconv.FormatInt(int64(v), 10)
-		}
-		if this == "" || kind != "" && kind != this {
-			return "", false
-		}
-		kind = this
 		parts = append(parts, text)
 	}
 	return "{" + strings.Join(parts, ",") + "}", true
+}
+
+// scalarArgument writes a JSON scalar in the syntax of markers; false for what that
+// syntax cannot hold, or not exactly.
+func scalarArgument(raw []byte) (string, bool) {
+	switch v := decode(raw).(type) {
+	case string:
+		return quote(v), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return strconv.FormatInt(n, 10), true
+		}
+		if f, err := v.Float64(); err == nil && f != math.Trunc(f) {
+			return strconv.FormatFloat(f, 'f', -1, 64), true
+		}
+	}
+	return "", false
+}
+
+// decode reads one JSON value and keeps numbers as they are written; nil for null and
+// for what is no JSON.
+func decode(raw []byte) any {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return nil
+	}
+	return value
 }
 
 // place adds what belongs to the use of a node: nullable, default, example, title.
@@ -261,9 +285,8 @@ func (m *markers) place(s *apiextensionsv1.JSONSchemaProps) {
 		m.add("kubebuilder:title", quote(s.Title))
 	}
 	if s.Example != nil {
-		var text string
-		if json.Unmarshal(s.Example.Raw, &text) == nil {
-			m.add("kubebuilder:example", quote(text))
+		if argument, ok := scalarArgument(s.Example.Raw); ok {
+			m.add("kubebuilder:example", argument)
 		} else {
 			m.keyword("example", json.RawMessage(s.Example.Raw))
 		}
@@ -273,13 +296,8 @@ func (m *markers) place(s *apiextensionsv1.JSONSchemaProps) {
 // exactInFloat tells whether the default marker keeps the value: it decodes JSON
 // numbers to float64 and takes null for "no default".
 func exactInFloat(raw []byte) bool {
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil || value == nil {
-		return false
-	}
-	return exact(value)
+	value := decode(raw)
+	return value != nil && exact(value)
 }
 
 func exact(value any) bool {
@@ -301,14 +319,9 @@ func exact(value any) bool {
 
 // compact re-encodes a JSON value on one line with sorted keys.
 func compact(raw []byte) []byte {
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
-		return raw
-	}
+	value := decode(raw)
 	data, err := json.Marshal(value)
-	if err != nil {
+	if err != nil || value == nil {
 		return raw
 	}
 	return data

@@ -115,20 +115,21 @@ func load(paths []string) ([]*crd.Definition, []Result, error) {
 	var results []Result
 	seen := map[string]string{}
 	for _, file := range slices.Compact(files) {
-		definition, err := crd.Load(file)
+		found, err := crd.LoadBundle(file)
 		if err != nil {
 			if _, missing := os.Stat(file); missing != nil {
 				return nil, nil, err
 			}
 			results = append(results, Result{Name: file, Verdict: Refused, Detail: err.Error()})
-			continue
 		}
-		if other, ok := seen[definition.Name()]; ok {
-			results = append(results, Result{Name: definition.Name(), Verdict: Refused, Detail: fmt.Sprintf("CRD file %q: the name is already defined in %q", file, other)})
-			continue
+		for _, definition := range found {
+			if other, ok := seen[definition.Name()]; ok {
+				results = append(results, Result{Name: definition.Name(), Verdict: Refused, Detail: fmt.Sprintf("CRD file %q: the name is already defined in %q", file, other)})
+				continue
+			}
+			seen[definition.Name()] = file
+			definitions = append(definitions, definition)
 		}
-		seen[definition.Name()] = file
-		definitions = append(definitions, definition)
 	}
 	return definitions, results, nil
 }

@@ -216,8 +216,9 @@ func (c *Codec) Through(d *crd.Definition, version string, object []byte) ([]byt
 }
 
 // Difference compares two objects as JSON values and describes the first place where
-// they differ; it is empty when they are equal. The one allowance is the status at
-// the root, where empty and absent mean the same.
+// they differ; it is empty when they are equal. There are two allowances: for the status
+// at the root empty and absent mean the same, and metav1.Condition takes
+// observedGeneration 0, which no object has, for absent.
 func Difference(want, got []byte) string {
 	return difference(canonical(want), canonical(got), "")
 }
@@ -289,6 +290,11 @@ func numbers(value any) any {
 			v[i] = numbers(v[i])
 		}
 	case map[string]any:
+		_, changed := v["lastTransitionTime"]
+		_, reason := v["reason"]
+		if changed && reason && v["observedGeneration"] == json.Number("0") {
+			delete(v, "observedGeneration")
+		}
 		for key := range v {
 			v[key] = numbers(v[key])
 		}

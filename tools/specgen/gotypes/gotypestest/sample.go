@@ -14,8 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"magicstick.dev/operator/tools/specgen/gotypes"
 )
 
 // Sampler makes random objects that are valid under a schema. It prefers the values
@@ -176,12 +174,7 @@ func (s *Sampler) list(schema *apiextensionsv1.JSONSchemaProps, depth int) []any
 		n = min(n, 1)
 	}
 	for range n {
-		item := s.value(schema.Items.Schema, depth+1)
-		if condition, ok := item.(map[string]any); ok && gotypes.IsCondition(schema.Items.Schema) && condition["observedGeneration"] == int64(0) {
-			// metav1.Condition itself takes generation 0, which no object has, for absent.
-			delete(condition, "observedGeneration")
-		}
-		list = append(list, item)
+		list = append(list, s.value(schema.Items.Schema, depth+1))
 	}
 	return list
 }

@@ -110,6 +110,9 @@ func (d drawer) node(depth int) Props {
 		if d.yes(20) {
 			s.Enum = values(true)
 		}
+		if d.yes(10) {
+			s = Props{Type: "number", Enum: values(0.5, 1, -2.25)}
+		}
 	case 5:
 		s = d.intOrString()
 	case 6:
@@ -131,6 +134,12 @@ func (d drawer) node(depth int) Props {
 	}
 	d.describe(&s)
 	s.Nullable = d.yes(12)
+	if d.yes(4) {
+		s.ExternalDocs = &apiextensionsv1.ExternalDocumentation{URL: pick(d, "https://example.com/a?b='c'", "not a url"), Description: pick(d, "", "Says ''more''.")}
+	}
+	if d.yes(6) {
+		s.Example = &values(pick[any](d, 5, -1, true, 1.5, "te''xt", []any{1, "a"}, map[string]any{"a": nil}))[0]
+	}
 	if d.yes(12) {
 		d.defaulted(&s)
 	}
