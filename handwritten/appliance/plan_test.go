@@ -219,8 +219,10 @@ func TestRows(t *testing.T) {
 	other := instance("other", "openclaw", "Ready")
 	other.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
 	setName(t, &other, "openclaw-default")
+	long := instance("long", "hermes", "Ready")
+	setName(t, &long, strings.Repeat("x", 300))
 	plain := instance("odysseus-Main", "odysseus", "Ready")
-	f.Instances = []appliancev1alpha1.AppInstance{other, native, plain}
+	f.Instances = []appliancev1alpha1.AppInstance{other, native, plain, long}
 
 	local := model("qwen352bvlembedding", "Ready")
 	local.Status.ModelRef = ptr.To("kubeai/qwen352bvlembedding")
@@ -263,24 +265,6 @@ func setName(t *testing.T, instance *appliancev1alpha1.AppInstance, name string)
 	var parsed appliancev1alpha1.AppInstance
 	require.NoError(t, json.Unmarshal(raw, &parsed))
 	instance.Spec = parsed.Spec
-}
-
-func TestShortNames(t *testing.T) {
-	for _, c := range []struct{ object, value, want string }{
-		{"openclaw-default", "", "default"},
-		{"openclaw-default", "team", "team"},
-		{"openclaw-default", "openclaw-team", "team"},
-		{"mine", "", "mine"},
-		{"x", "  My Team!! ", "my-team"},
-		{"x", "***", "default"},
-		{"openclaw-", "", "default"},
-	} {
-		one := instance(c.object, "openclaw", "Ready")
-		if c.value != "" {
-			setName(t, &one, c.value)
-		}
-		require.Equal(t, c.want, shortName(&one), "%+v", c)
-	}
 }
 
 // contract/rulings.md 1: bounded maps, not-Ready first, the rest is counted.

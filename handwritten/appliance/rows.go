@@ -13,6 +13,10 @@ import (
 // no object of its own kind (contract/appliance.md H03).
 const helmRelease = "HelmRelease"
 
+// maxShortName cuts names that no host could have, so that one of them cannot
+// make the whole status unwritable. Short names are ASCII.
+const maxShortName = 63
+
 // moduleRows has one row per module, from the activation that decides for it,
 // one per duplicate under its own name, and one per unknown key of spec.modules.
 func moduleRows(f Facts) []row {
@@ -83,7 +87,10 @@ func instanceRows(f Facts) []row {
 	taken := map[string]bool{}
 	var rows []row
 	for _, instance := range ordered {
-		application, short := instance.Spec.Application, shortName(instance)
+		application := instance.Spec.Application
+		// A bad name is the instance's own matter; here it is listed all the same.
+		short, _ := kube.InstanceShortName(instance)
+		short = short[:min(len(short), maxShortName)]
 		name := short
 		if taken[application+"/"+name] {
 			name = instance.Name

@@ -14,12 +14,10 @@ const maxEventNote = 1024
 
 // Notify records an event when the condition of an object changed in status or
 // reason; a changed message alone makes no event, so that progress texts do
-// not flood the API server. Failures are warnings.
+// not flood the API server, nor does the first word about an object, which only
+// says that it was seen. Failures are warnings.
 func Notify(recorder events.EventRecorder, object client.Object, before, after *metav1.Condition, failed bool) {
-	if recorder == nil || after == nil {
-		return
-	}
-	if before != nil && before.Status == after.Status && before.Reason == after.Reason {
+	if recorder == nil || before == nil || after == nil || before.Status == after.Status && before.Reason == after.Reason {
 		return
 	}
 	eventType := corev1.EventTypeNormal

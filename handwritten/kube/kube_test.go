@@ -117,7 +117,7 @@ func TestUnchanged(t *testing.T) {
 		k.Spec.DependsOn = append(k.Spec.DependsOn, kustomizev1.DependencyReference{Name: "base"})
 		k.Spec.PostBuild = &kustomizev1.PostBuild{Substitute: map[string]string{"X": "1", "theirs": "2"}}
 		k.Spec.Force = true // set by somebody else
-		k.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(owned)}}}
+		k.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(owned)}}
 		return k
 	}
 	for name, c := range map[string]struct {
@@ -134,7 +134,7 @@ func TestUnchanged(t *testing.T) {
 		"never applied by us":               {func(k *kustomizev1.Kustomization) { k.ManagedFields = nil }, false},
 		"applied under another name":        {func(k *kustomizev1.Kustomization) { k.ManagedFields[0].Manager = "kubectl" }, false},
 		"we own a field that is rendered no more": {func(k *kustomizev1.Kustomization) {
-			k.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(owned, `"f:X":{}`, `"f:X":{},"f:gone":{}`, 1))
+			k.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(strings.Replace(owned, `"f:X":{}`, `"f:X":{},"f:gone":{}`, 1))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestUnchanged(t *testing.T) {
 		})
 	}
 	broken := cached()
-	broken.ManagedFields[0].FieldsV1.Raw = []byte("{")
+	broken.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("{")
 	_, err := Unchanged(rendered(), broken, FieldManager)
 	require.ErrorContains(t, err, "managed fields of Kustomization n/k")
 }
@@ -156,8 +156,8 @@ func TestUnchangedKnowsListsWithKeys(t *testing.T) {
 		"metadata": map[string]any{"name": "d", "namespace": "n"},
 		"spec":     map[string]any{"ports": []any{map[string]any{"port": int64(80), "name": "http"}}, "set": []any{"x"}},
 	}}
-	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{
-		Raw: []byte(`{"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{},"f:port":{}}},"f:set":{"v:\"x\"":{}}}}`)}}})
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(
+		`{"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{},"f:port":{}}},"f:set":{"v:\"x\"":{}}}}`)}})
 	rendered := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing",
 		"spec": map[string]any{"ports": []any{map[string]any{"port": 80, "name": "http"}}, "set": []any{"x"}}}
 	same, err := Unchanged(rendered, object, FieldManager)

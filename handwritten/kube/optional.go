@@ -24,13 +24,13 @@ import (
 type Presence int
 
 const (
-	// Absent: the CRD does not exist, does not serve the version, or is going away.
+	// Absent means that the CRD does not exist, does not serve the version, or is going away.
 	Absent Presence = iota
-	// Starting: the CRD is there and the cache fills; a moment's wait.
+	// Starting means that the CRD is there and the cache fills; a moment's wait.
 	Starting
-	// Unreadable: the CRD is there, but its objects cannot be listed.
+	// Unreadable means that the CRD is there, but its objects cannot be listed.
 	Unreadable
-	// Present: the cache is complete.
+	// Present means that the cache is complete.
 	Present
 )
 

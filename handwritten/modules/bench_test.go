@@ -64,7 +64,7 @@ func (wideCatalog) ModuleCatalog(context.Context) (modules.Catalog, error) {
 func BenchmarkActivations(b *testing.B) {
 	connection := controlplanetest.Shared(b)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.AddToScheme, kustomizev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.Install, kustomizev1.AddToScheme} {
 		require.NoError(b, add(scheme))
 	}
 	connection.QPS = -1

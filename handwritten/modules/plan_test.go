@@ -219,6 +219,6 @@ func ownership(t *testing.T, kustomization *kustomizev1.Kustomization) metav1.Ma
 	require.NoError(t, err)
 	return metav1.ManagedFieldsEntry{
 		Manager: kube.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: bytes.TrimSpace(raw)},
+		FieldsV1: metav1.NewFieldsV1(string(bytes.TrimSpace(raw))),
 	}
 }

@@ -14,7 +14,6 @@ import (
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -281,8 +280,6 @@ func defaultAppliance(modules ...string) *appliancev1alpha1.Appliance {
 	}
 	return appliance
 }
-
-func configMap(name string) (*corev1.ConfigMap, string) { return &corev1.ConfigMap{}, name }
 
 func show(value any) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%+v", value)), " ")

@@ -38,7 +38,7 @@ const leaderElectionID = "magicstick-operator"
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.AddToScheme, kustomizev1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.Install, kustomizev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
