@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"go/format"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"magicstick.dev/operator/tools/specgen/crd"
@@ -68,8 +70,35 @@ type goPackage struct {
 // name is the package clause: the last folder, which is the API version.
 func (p *goPackage) name() string { return path.Base(p.dir) }
 
+// What becomes a folder, a package clause, a type name or an unquoted marker must be
+// plain. An API server asks for more, but published CRDs hold placeholders.
+var (
+	plainGroup   = regexp.MustCompile(`^(\w[-\w]*(\.\w[-\w]*)*)?$`)
+	plainVersion = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	plainKind    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
+)
+
+// checkNames refuses names that cannot be written to Go as they are.
+func checkNames(d *crd.Definition, index int) error {
+	spec := d.CRD.Spec
+	switch {
+	case !plainGroup.MatchString(spec.Group):
+		return d.Errorf("spec.group", "%q is not words joined by dots", spec.Group)
+	case !plainVersion.MatchString(spec.Versions[index].Name):
+		return d.Errorf(fmt.Sprintf("spec.versions[%d].name", index), "%q is not a lower-case word, as a Go package needs", spec.Versions[index].Name)
+	case !plainKind.MatchString(spec.Names.Kind):
+		return d.Errorf("spec.names.kind", "%q is not a word of ASCII letters and digits", spec.Names.Kind)
+	case spec.Scope != apiextensionsv1.ClusterScoped && spec.Scope != apiextensionsv1.NamespaceScoped:
+		return d.Errorf("spec.scope", "%q is neither Cluster nor Namespaced", spec.Scope)
+	}
+	return nil
+}
+
 // add emits one version of one CRD.
 func (p *goPackage) add(d *crd.Definition, index int) error {
+	if err := checkNames(d, index); err != nil {
+		return err
+	}
 	object, version := d.CRD, &d.CRD.Spec.Versions[index]
 	at := field.NewPath("spec", "versions").Index(index).Child("schema", "openAPIV3Schema")
 	fail := func(err error) error {

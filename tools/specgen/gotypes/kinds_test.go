@@ -114,6 +114,27 @@ func TestRoots(t *testing.T) {
 	require.ErrorContains(t, err, "openAPIV3Schema.properties[kind]: has more than type and description")
 }
 
+// TestNamesThatLeaveGo: names end in paths, package clauses and markers, so hostile ones
+// are refused before anything is made of them.
+func TestNamesThatLeaveGo(t *testing.T) {
+	for path, edit := range map[string]func(*apiextensionsv1.CustomResourceDefinitionSpec){
+		"spec.group":            func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Group = "../../etc" },
+		"spec.versions[0].name": func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Versions[0].Name = "../v1" },
+		"spec.names.kind":       func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Names.Kind = "a/../b" },
+		"spec.scope":            func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Scope = "Cluster\n// +injected" },
+	} {
+		t.Run(path, func(t *testing.T) {
+			d := gotypestest.Definition("example.com", "Thing", gotypestest.Props{Type: "object"})
+			edit(&d.CRD.Spec)
+			files, err := gotypes.Emit([]*crd.Definition{d}, gotypes.ByShortGroup)
+			require.Empty(t, files)
+			var found *crd.Error
+			require.ErrorAs(t, err, &found)
+			require.Equal(t, path, found.Path)
+		})
+	}
+}
+
 // TestExamplesPass: the accepted examples of the spec decode and encode unchanged.
 func TestExamplesPass(t *testing.T) {
 	definitions := spec(t)
