@@ -136,10 +136,10 @@ var lightNeeds = []string{
 }
 
 // composition rooms wire other rooms together.
-var composition = []string{"operator", "dev"}
+var composition = []string{"operator", "dev", "adminserver"}
 
 // meeting rooms may be imported by every room.
-var meeting = []string{"kube", "catalogs"}
+var meeting = []string{"kube", "catalogs", "httpserver"}
 
 // controlPlane starts an API server; every test may do that.
 const controlPlane = "handwritten/controlplane"
@@ -177,7 +177,7 @@ func judgeRooms(from, to string) string {
 	if slices.Contains(composition, from) {
 		return ""
 	}
-	return "rooms meet in handwritten/kube, handwritten/catalogs and generated only"
+	return "rooms meet in handwritten/{kube,catalogs,httpserver} and generated only"
 }
 
 // judgeForeign checks imports of other modules and the standard library.
