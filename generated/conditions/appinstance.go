@@ -34,6 +34,9 @@ const (
 	// AppInstanceReasonUpgradeSucceeded: Flux has upgraded the release; False while it still waits for
 	// what the release contains.
 	AppInstanceReasonUpgradeSucceeded = "UpgradeSucceeded"
+	// AppInstanceReasonWaitingForNamespace: The target namespace does not exist yet or is being
+	// deleted, so the gateway cannot be allowed to reach the application's Service in it.
+	AppInstanceReasonWaitingForNamespace = "WaitingForNamespace"
 	// AppInstanceReasonWaitingForAccessGuard: The release is ready, but the gateway has not accepted
 	// every guard policy in its present form, so the routes have no backend.
 	AppInstanceReasonWaitingForAccessGuard = "WaitingForAccessGuard"
@@ -43,6 +46,9 @@ const (
 	// AppInstanceReasonHelmReleaseNotReady: Flux reports the HelmRelease as not Ready and gives no
 	// reason. A reason that Flux gives is passed through in its place.
 	AppInstanceReasonHelmReleaseNotReady = "HelmReleaseNotReady"
+	// AppInstanceReasonRouteNotAccepted: The gateway refuses a route of the instance; the message
+	// names the route and why.
+	AppInstanceReasonRouteNotAccepted = "RouteNotAccepted"
 	// AppInstanceReasonUnknownApplication: The application catalog has no application of this key.
 	AppInstanceReasonUnknownApplication = "UnknownApplication"
 	// AppInstanceReasonInvalidCatalogEntry: The application's catalog entry cannot be used, for
@@ -52,6 +58,12 @@ const (
 	// AppInstanceReasonInvalidValues: A value that the operator itself reads has a wrong type, for
 	// example values.name; the message names it.
 	AppInstanceReasonInvalidValues = "InvalidValues"
+	// AppInstanceReasonDuplicateShortName: An older instance of the same application has the same
+	// short name and with it the same host names; the message names it. This instance has no routes.
+	AppInstanceReasonDuplicateShortName = "DuplicateShortName"
+	// AppInstanceReasonChangeRefused: The API server refused an object that the instance needs; the
+	// message has its answer.
+	AppInstanceReasonChangeRefused = "ChangeRefused"
 	// AppInstanceReasonSuspended: The instance is switched off; its release is suspended and its data
 	// stay.
 	AppInstanceReasonSuspended = "Suspended"
@@ -110,6 +122,11 @@ var AppInstance = Table{
 					Meaning:  "Flux has upgraded the release; False while it still waits for what the release contains.",
 				},
 				{
+					Reason:   AppInstanceReasonWaitingForNamespace,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "The target namespace does not exist yet or is being deleted, so the gateway cannot be allowed to reach the application's Service in it.",
+				},
+				{
 					Reason:   AppInstanceReasonWaitingForAccessGuard,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
 					Meaning:  "The release is ready, but the gateway has not accepted every guard policy in its present form, so the routes have no backend.",
@@ -125,6 +142,11 @@ var AppInstance = Table{
 					Meaning:  "Flux reports the HelmRelease as not Ready and gives no reason. A reason that Flux gives is passed through in its place.",
 				},
 				{
+					Reason:   AppInstanceReasonRouteNotAccepted,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "The gateway refuses a route of the instance; the message names the route and why.",
+				},
+				{
 					Reason:   AppInstanceReasonUnknownApplication,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
 					Meaning:  "The application catalog has no application of this key.",
@@ -138,6 +160,16 @@ var AppInstance = Table{
 					Reason:   AppInstanceReasonInvalidValues,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
 					Meaning:  "A value that the operator itself reads has a wrong type, for example values.name; the message names it.",
+				},
+				{
+					Reason:   AppInstanceReasonDuplicateShortName,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "An older instance of the same application has the same short name and with it the same host names; the message names it. This instance has no routes.",
+				},
+				{
+					Reason:   AppInstanceReasonChangeRefused,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "The API server refused an object that the instance needs; the message has its answer.",
 				},
 				{
 					Reason:   AppInstanceReasonSuspended,
@@ -171,7 +203,7 @@ var AppInstance = Table{
 		{
 			Phase:   "Reconciling",
 			Meaning: "The release or the guard in front of it is being brought up or changed.",
-			Reasons: []string{AppInstanceReasonReconciling, AppInstanceReasonWaitingForHelmRelease, AppInstanceReasonProgressing, AppInstanceReasonInstallSucceeded, AppInstanceReasonUpgradeSucceeded, AppInstanceReasonWaitingForAccessGuard, AppInstanceReasonCatalogUnavailable},
+			Reasons: []string{AppInstanceReasonReconciling, AppInstanceReasonWaitingForHelmRelease, AppInstanceReasonProgressing, AppInstanceReasonInstallSucceeded, AppInstanceReasonUpgradeSucceeded, AppInstanceReasonWaitingForNamespace, AppInstanceReasonWaitingForAccessGuard, AppInstanceReasonCatalogUnavailable},
 		},
 		{
 			Phase:   "Ready",
@@ -181,7 +213,7 @@ var AppInstance = Table{
 		{
 			Phase:   "Degraded",
 			Meaning: "The release has failed, or the instance cannot be installed as it was asked for.",
-			Reasons: []string{AppInstanceReasonHelmReleaseNotReady, AppInstanceReasonUnknownApplication, AppInstanceReasonInvalidCatalogEntry, AppInstanceReasonInvalidValues, AppInstanceReasonCatalogUnavailable},
+			Reasons: []string{AppInstanceReasonHelmReleaseNotReady, AppInstanceReasonRouteNotAccepted, AppInstanceReasonUnknownApplication, AppInstanceReasonInvalidCatalogEntry, AppInstanceReasonInvalidValues, AppInstanceReasonDuplicateShortName, AppInstanceReasonChangeRefused, AppInstanceReasonCatalogUnavailable},
 		},
 		{
 			Phase:   "Suspended",
