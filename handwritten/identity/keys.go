@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -270,6 +271,15 @@ func signs(key jose.JSONWebKey) bool {
 	return true
 }
 
+// joseAlgorithms are algorithms in the type of go-jose.
+var joseAlgorithms = func() []jose.SignatureAlgorithm {
+	var accepted []jose.SignatureAlgorithm
+	for _, algorithm := range algorithms {
+		accepted = append(accepted, jose.SignatureAlgorithm(algorithm))
+	}
+	return accepted
+}()
+
 type contextKey int
 
 const signatureCheckKey contextKey = 0
@@ -306,10 +316,8 @@ func unparsed(raw string) TokenState {
 	if err := json.Unmarshal(text, &header); err != nil {
 		return TokenMalformed
 	}
-	for _, accepted := range algorithms {
-		if header.Algorithm == accepted {
-			return TokenMalformed
-		}
+	if slices.Contains(algorithms, header.Algorithm) {
+		return TokenMalformed
 	}
 	return TokenAlgorithm
 }
@@ -327,11 +335,7 @@ func (k *Keys) VerifySignature(ctx context.Context, raw string) ([]byte, error) 
 }
 
 func (k *Keys) verifySignature(ctx context.Context, raw string) ([]byte, TokenState) {
-	accepted := make([]jose.SignatureAlgorithm, 0, len(algorithms))
-	for _, algorithm := range algorithms {
-		accepted = append(accepted, jose.SignatureAlgorithm(algorithm))
-	}
-	signed, err := jose.ParseSignedCompact(raw, accepted)
+	signed, err := jose.ParseSignedCompact(raw, joseAlgorithms)
 	if err != nil || len(signed.Signatures) != 1 {
 		return nil, TokenMalformed
 	}
