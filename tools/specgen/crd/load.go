@@ -113,7 +113,7 @@ func Load(name string) (*Definition, error) {
 // published manifests do. Documents that are no CRDs are passed over when there are
 // several; a single document must be a CRD.
 func LoadBundle(name string) ([]*Definition, error) {
-	data, err := os.ReadFile(name) //nolint:gosec // the caller names the file
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, &Error{File: name, Reason: err.Error()}
 	}

@@ -1,6 +1,7 @@
 package gotypes
 
 import (
+	"errors"
 	"fmt"
 	"go/format"
 	"path"
@@ -102,7 +103,8 @@ func (p *goPackage) add(d *crd.Definition, index int) error {
 	object, version := d.CRD, &d.CRD.Spec.Versions[index]
 	at := field.NewPath("spec", "versions").Index(index).Child("schema", "openAPIV3Schema")
 	fail := func(err error) error {
-		if node, ok := err.(*NodeError); ok {
+		var node *NodeError
+		if errors.As(err, &node) {
 			return d.Errorf(node.Path, "%s", node.Reason)
 		}
 		return d.Errorf(at.String(), "%v", err)

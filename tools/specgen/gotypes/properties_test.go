@@ -112,7 +112,7 @@ func TestSameBytes(t *testing.T) {
 			definitions := s.load(t)
 			want, err := gotypes.Emit(definitions, gotypestest.ByGroup)
 			require.NoError(t, err)
-			shuffle := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // repeatable on purpose
+			shuffle := rand.New(rand.NewPCG(7, 7))
 			shuffle.Shuffle(len(definitions), func(i, j int) { definitions[i], definitions[j] = definitions[j], definitions[i] })
 			got, err := gotypes.Emit(definitions, gotypestest.ByGroup)
 			require.NoError(t, err)

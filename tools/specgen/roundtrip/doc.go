@@ -28,11 +28,11 @@ import (
 type Verdict string
 
 const (
-	// Same: the schema came back as it was.
+	// Same means that the schema came back as it was.
 	Same Verdict = "same"
-	// Differs: it came back otherwise; Detail says where.
+	// Differs means that it came back otherwise; Detail says where.
 	Differs Verdict = "differs"
-	// Refused: no types could be made; Detail says why.
+	// Refused means that no types could be made; Detail says why.
 	Refused Verdict = "refused"
 )
 

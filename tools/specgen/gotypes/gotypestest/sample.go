@@ -307,7 +307,7 @@ func (s *Sampler) match(re *syntax.Regexp) string {
 				high = '~'
 			}
 			if low <= high {
-				return string(low + rune(s.random.IntN(int(high-low+1))))
+				return string(low + s.random.Int32N(high-low+1))
 			}
 		}
 		return string(re.Rune[0])
