@@ -99,7 +99,8 @@ func TestObjectsPass(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d objects of %d definitions; none found for %d versions", tried, len(definitions), empty)
+			require.Zero(t, empty, "versions for which no valid object was found")
+			t.Logf("%d objects of %d definitions", tried, len(definitions))
 			require.Greater(t, tried, len(definitions)*s.objects/2, "too few valid objects were found to say anything")
 		})
 	}

@@ -22,6 +22,8 @@ type Sampler struct {
 	random    *rand.Rand
 	schema    *apiextensionsv1.JSONSchemaProps
 	validator validation.SchemaValidator
+	// stretch lengthens repetitions, see matchLength.
+	stretch int
 }
 
 // NewSampler makes a sampler for a root schema.
@@ -259,7 +261,7 @@ func (s *Sampler) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	}
 	if schema.Pattern != "" {
 		if parsed, err := syntax.Parse(schema.Pattern, syntax.Perl); err == nil {
-			return s.match(parsed.Simplify())
+			return s.matchLength(parsed, schema.MinLength, schema.MaxLength)
 		}
 	}
 	low, high := 0, 12
@@ -280,11 +282,27 @@ func (s *Sampler) text(schema *apiextensionsv1.JSONSchemaProps) string {
 	return b.String()
 }
 
+// matchLength makes a text that the expression matches and that is within the bounds
+// where chance allows it; longer and longer repetitions are tried.
+func (s *Sampler) matchLength(re *syntax.Regexp, low, high *int64) string {
+	text := ""
+	for stretch := range 24 {
+		s.stretch = stretch
+		text = s.match(re)
+		length := int64(len([]rune(text)))
+		if (low == nil || length >= *low) && (high == nil || length <= *high) {
+			break
+		}
+	}
+	s.stretch = 0
+	return text
+}
+
 // match makes a text that the expression matches.
 func (s *Sampler) match(re *syntax.Regexp) string {
 	repeat := func(low, high int) string {
-		if high < 0 || high > low+3 {
-			high = low + 3
+		if high < 0 || high > low+3+2*s.stretch {
+			high = low + 3 + 2*s.stretch
 		}
 		var b strings.Builder
 		for range low + s.random.IntN(high-low+1) {
