@@ -3,13 +3,16 @@ package operator_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
@@ -111,6 +114,24 @@ func TestEveryAcceptedApplianceGetsAnAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// U016: the default Appliance of the seed is GPU-neutral, and of its four
+// modules the two that are no part of the installation are seeded.
+func TestSeedDefaultAppliance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	appliance := examples[appliancev1alpha1.Appliance](t, "appliance")["seed-default-appliance"][0]
+	require.Equal(t, []string{"basis", "dashboard", "litellm", "model-catalog"}, slices.Sorted(maps.Keys(appliance.Spec.Modules)))
+	w.create(appliance)
+	w.start()
+	w.module("litellm", "WaitingForModules", "WaitingForModules")
+	w.module("model-catalog", "WaitingForModules", "WaitingForModules")
+	list := &appliancev1alpha1.ModuleActivationList{}
+	require.NoError(t, w.client.List(t.Context(), list, client.InNamespace(w.options.Appliance.Namespace)))
+	require.Len(t, list.Items, 2)
+	require.Equal(t, "Waiting for module litellm to become ready: Waiting for basis (Kustomization "+w.options.FluxNamespace+"/infrastructure-basis does not exist)",
+		meta.FindStatusCondition(w.appliance("Reconciling", "WaitingForModules").Status.Conditions, "Ready").Message)
 }
 
 // An unknown module in the defaults is told on the Appliance; no object is made

@@ -186,6 +186,11 @@ func TestRequiredModulesAreSwitchedOnDownTheChain(t *testing.T) {
 	for _, name := range []string{"basis", "dashboard", "gpu", "kubeai", "nfd"} {
 		require.False(t, w.get(&appliancev1alpha1.ModuleActivation{}, name), name)
 	}
+	// H39: what was switched on stays on when its last user is gone.
+	require.NoError(t, w.client.Delete(t.Context(), w.module("anything-llm", "WaitingForModules", "WaitingForModules")))
+	w.gone(&appliancev1alpha1.ModuleActivation{}, "anything-llm")
+	w.module("litellm", "WaitingForModules", "WaitingForModules")
+	w.module("model-catalog", "WaitingForModules", "WaitingForModules")
 }
 
 // S005: kubeai alone pulls in nothing else.
