@@ -62,6 +62,10 @@ test-peers: controlplane peers ## Run the tests against the real Flux controller
 bench: controlplane ## Run the benchmarks.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-guard
+bench-guard: controlplane ## Send the access guard 1000 checks a second and print p50 and p99 beside an empty handler's.
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/adminserver -run '^$$' -bench OpenLoop -benchtime 1x -count 1
+
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into .bin/controlplane.
 	@go run ./tools/controlplane

@@ -76,9 +76,12 @@ func newHouse(t testing.TB, config *rest.Config) *house {
 	return h
 }
 
-func (h *house) start() {
+func (h *house) start() { h.startWith(prometheus.NewRegistry()) }
+
+// startWith is start with a registry to read afterwards.
+func (h *house) startWith(registry *prometheus.Registry) {
 	h.t.Helper()
-	server, err := adminserver.New(h.config, h.options, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	server, err := adminserver.New(h.config, h.options, registry, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	require.NoError(h.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.server, h.stop, h.ended = server, cancel, make(chan error, 1)

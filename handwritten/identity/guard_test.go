@@ -313,6 +313,17 @@ func BenchmarkGuard(b *testing.B) {
 			}
 		})
 	}
+	b.Run("not remembered", func(b *testing.B) {
+		issuer := identitytest.New(b)
+		guard := &identity.Guard{Instances: instances(), Tokens: verifier(b, issuer, rules(), time.Now), Metrics: newMetrics(b), Logger: silent()}
+		request := httptest.NewRequest("GET", "/guard/ai-system/for-group/sso/a/page", nil)
+		// Refused only after its signature: the whole way, each time.
+		request.Header.Set("Authorization", "Bearer "+issuer.Token(b, identitytest.Claims(time.Now(), ada, []string{"magicstick-user"}, []string{builders}, map[string]any{"azp": "other"})))
+		b.ReportAllocs()
+		for b.Loop() {
+			guard.ServeHTTP(httptest.NewRecorder(), request)
+		}
+	})
 	b.Run("open", func(b *testing.B) {
 		guard := &identity.Guard{Instances: instances(), Metrics: newMetrics(b), Logger: silent()}
 		request := httptest.NewRequest("GET", "/guard/ai-system/open/none/a/page", nil)

@@ -118,17 +118,24 @@ func (k *Keys) Run(ctx context.Context) {
 }
 
 // Available reports whether there are keys that are not too old.
-func (k *Keys) Available() bool {
+func (k *Keys) Available() bool { return k.usable() != nil }
+
+// usable is the present set of keys, nil when there is none or it is too old.
+func (k *Keys) usable() *keySet {
 	set := k.current.Load()
-	return set != nil && k.now().Sub(set.fetched) < keysMaxAge
+	if set == nil || k.now().Sub(set.fetched) >= keysMaxAge {
+		return nil
+	}
+	return set
 }
 
 // find returns the keys of that ID. available is false when there are no keys at all.
 func (k *Keys) find(id string) (keys []jose.JSONWebKey, available bool) {
-	if !k.Available() {
+	set := k.usable()
+	if set == nil {
 		return nil, false
 	}
-	return k.current.Load().byID[id], true
+	return set.byID[id], true
 }
 
 // await starts a fetch, or joins the one under way, and waits for it a little.

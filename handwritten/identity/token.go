@@ -2,10 +2,10 @@ package identity
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -113,7 +113,7 @@ func (r TokenRules) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Person is who a valid token speaks for.
+// Person is who a valid token speaks for. It must not be changed.
 type Person struct {
 	// ID is the stable Keycloak ID (sub).
 	ID string
@@ -126,8 +126,10 @@ type Person struct {
 // Verifier checks access tokens offline, against keys that Keys keeps.
 type Verifier struct {
 	rules TokenRules
+	keys  *Keys
 	oidc  *oidc.IDTokenVerifier
 	now   func() time.Time
+	memo  memo
 }
 
 // NewVerifier checks tokens by the rules against the keys.
@@ -137,6 +139,7 @@ func NewVerifier(rules TokenRules, keys *Keys, now func() time.Time) (*Verifier,
 	}
 	return &Verifier{
 		rules: rules,
+		keys:  keys,
 		now:   now,
 		oidc: oidc.NewVerifier(rules.Issuer, keys, &oidc.Config{
 			SupportedSigningAlgs: algorithms,
@@ -182,6 +185,11 @@ type claims struct {
 	} `json:"realm_access"`
 }
 
+// times are the claims that are judged again at every check, in seconds since 1970.
+type times struct {
+	expiry, notBefore, issuedAt *float64
+}
+
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,160}$`)
 
 // Verify checks a token and says who it speaks for. The Person is empty unless
@@ -197,61 +205,71 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (Person, TokenState) 
 	if !isCompact(raw) {
 		return Person{}, TokenMalformed
 	}
+	digest, keys := sha256.Sum256([]byte(raw)), v.keys.usable()
+	found, known := v.memo.recall(keys, digest)
+	if !known {
+		var state TokenState
+		if found, state = v.examine(ctx, raw); state != TokenValid {
+			return Person{}, state
+		}
+		// Keys that changed in between did not necessarily sign this token.
+		if keys != nil && keys == v.keys.usable() {
+			v.memo.remember(keys, digest, found)
+		}
+	}
+	if state := v.judgeTime(found.times); state != TokenValid {
+		return Person{}, state
+	}
+	return found.person, TokenValid
+}
+
+// examine checks everything but the time.
+func (v *Verifier) examine(ctx context.Context, raw string) (verified, TokenState) {
 	signature := &signatureCheck{}
 	token, err := v.oidc.Verify(context.WithValue(ctx, signatureCheckKey, signature), raw)
 	switch {
+	// go-oidc never got as far as the keys.
+	case signature.state == TokenMissing:
+		return verified{}, unparsed(raw)
 	case signature.state != TokenValid:
-		// go-oidc never got as far as the keys when the state is still missing.
-		if signature.state == TokenMissing {
-			return Person{}, unparsed(raw)
-		}
-		return Person{}, signature.state
+		return verified{}, signature.state
 	case err != nil:
-		return Person{}, signature.issuerState(v.rules.Issuer)
+		return verified{}, signature.issuerState(v.rules.Issuer)
 	}
-	return v.judge(token)
-}
-
-func (v *Verifier) judge(token *oidc.IDToken) (Person, TokenState) {
 	var found claims
 	if err := token.Claims(&found); err != nil {
-		return Person{}, TokenMalformed
-	}
-	if state := v.judgeTime(found); state != TokenValid {
-		return Person{}, state
+		return verified{}, TokenMalformed
 	}
 	switch {
 	case found.AuthorizedParty != v.rules.ClientID:
-		return Person{}, TokenClient
+		return verified{}, TokenClient
 	case v.rules.Audience != "" && !slices.Contains(token.Audience, v.rules.Audience):
-		return Person{}, TokenAudience
+		return verified{}, TokenAudience
 	// Keycloak says Bearer for access tokens and ID for ID tokens.
 	case !strings.EqualFold(found.Type, "Bearer"):
-		return Person{}, TokenType
+		return verified{}, TokenType
 	case !idPattern.MatchString(token.Subject):
-		return Person{}, TokenMalformed
+		return verified{}, TokenMalformed
 	}
 	groups, understood := v.groups(token)
 	if !understood {
-		return Person{}, TokenMalformed
+		return verified{}, TokenMalformed
 	}
-	return Person{ID: token.Subject, Groups: groups, Role: HighestRole(found.RealmAccess.Roles)}, TokenValid
+	return verified{
+		person: Person{ID: token.Subject, Groups: groups, Role: HighestRole(found.RealmAccess.Roles)},
+		times:  times{expiry: found.Expiry, notBefore: found.NotBefore, issuedAt: found.IssuedAt},
+	}, TokenValid
 }
 
-func (v *Verifier) judgeTime(found claims) TokenState {
+func (v *Verifier) judgeTime(claimed times) TokenState {
 	now := float64(v.now().UnixMilli()) / 1000
 	skew := ClockSkew.Seconds()
-	for _, moment := range []*float64{found.Expiry, found.NotBefore, found.IssuedAt} {
-		if moment != nil && (math.IsNaN(*moment) || math.IsInf(*moment, 0)) {
-			return TokenMalformed
-		}
-	}
 	switch {
-	case found.Expiry == nil:
+	case claimed.expiry == nil:
 		return TokenMalformed
-	case now >= *found.Expiry+skew:
+	case now >= *claimed.expiry+skew:
 		return TokenExpired
-	case found.NotBefore != nil && now < *found.NotBefore-skew, found.IssuedAt != nil && now < *found.IssuedAt-skew:
+	case claimed.notBefore != nil && now < *claimed.notBefore-skew, claimed.issuedAt != nil && now < *claimed.issuedAt-skew:
 		return TokenNotYetValid
 	}
 	return TokenValid

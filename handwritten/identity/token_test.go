@@ -132,6 +132,26 @@ func TestVerify_judges_claims(t *testing.T) {
 	assert.Equal(t, 2, issuer.Requests(), "one fetch for each of the two verifiers, none for any token")
 }
 
+// TestVerify_judges_time_anew: a token that was fine a moment ago and is known by
+// now still expires to the second.
+func TestVerify_judges_time_anew(t *testing.T) {
+	issuer, clock := identitytest.New(t), &clock{}
+	v := verifier(t, issuer, rules(), clock.now)
+	token := issuer.Token(t, identitytest.Claims(epoch, ada, []string{"magicstick-user"}, nil, nil))
+	for _, step := range []struct {
+		at   time.Duration
+		want string
+	}{
+		{0, "Valid"}, {5 * time.Minute, "Valid"}, {5*time.Minute + identity.ClockSkew - time.Second, "Valid"},
+		{5*time.Minute + identity.ClockSkew, "Expired"}, {0, "Valid"}, {-identity.ClockSkew, "Valid"}, {-identity.ClockSkew - time.Second, "NotYetValid"},
+	} {
+		clock.offset.Store(int64(step.at))
+		_, state := v.Verify(t.Context(), token)
+		assert.Equal(t, step.want, state.String(), "%s after it was issued", step.at)
+	}
+	assert.Equal(t, 1, issuer.Requests())
+}
+
 func TestVerify_reads_roles_and_groups_only_where_they_belong(t *testing.T) {
 	issuer := identitytest.New(t)
 	v := verifier(t, issuer, rules(), fixed)
