@@ -44,7 +44,7 @@ func steps() []pipeline.Step {
 // schemas that they were made from, so that no unfaithful type is ever checked in.
 func wayBack(ctx context.Context, ws *workspace.Workspace) error {
 	var table bytes.Buffer
-	if err := roundtrip.Run(ctx, ws.RepoDir, []string{filepath.Join(ws.SpecDir, "crds")}, &table); err != nil {
+	if err := roundtrip.Run(ctx, ws.RepoDir, []string{filepath.Join(ws.SpecDir, "crds"), filepath.Join(ws.SpecDir, "external")}, &table); err != nil {
 		return fmt.Errorf("turning the types back into CRDs: %w\n%s", err, &table)
 	}
 	return nil
