@@ -11,6 +11,14 @@
 // waits for the API server, and none for the realm, except that a token signed
 // by a key that is not known yet may wait a moment for a fetch that all share.
 //
+// # Group IDs
+//
+// Allow-lists hold stable Keycloak IDs. Keycloak's own group mapper writes names
+// or paths into a token, never IDs, so the realm needs a mapper that puts the IDs
+// of a person's groups into the claim TokenRules.GroupsClaim (group_ids). A token
+// without it has no groups: allow-lists of users work, those of groups admit
+// nobody. Names are never taken for IDs, because a name can change hands.
+//
 // # What the gateway must be told
 //
 // Envoy Gateway runs ext_authz before oauth2 and jwt_authn unless the
