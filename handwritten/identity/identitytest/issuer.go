@@ -46,7 +46,7 @@ const (
 	Empty
 	// Endless never stops sending.
 	Endless
-	// Redirect points to another host.
+	// Redirect points to another address, which has the keys.
 	Redirect
 	// Hang does not answer until the client goes away.
 	Hang
@@ -148,6 +148,9 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.requests++
 	mode, keys := i.mode, jose.JSONWebKeySet{Keys: i.published}
 	i.mutex.Unlock()
+	if mode == Redirect && r.URL.Path == "/moved" {
+		mode = Up
+	}
 	switch mode {
 	case Down:
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -159,7 +162,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Empty:
 		fmt.Fprint(w, `{"keys":[]}`)
 	case Redirect:
-		http.Redirect(w, r, "http://elsewhere.example/certs", http.StatusFound)
+		http.Redirect(w, r, "/moved", http.StatusFound)
 	case Endless:
 		for r.Context().Err() == nil {
 			if _, err := fmt.Fprint(w, strings.Repeat(" ", 4096)); err != nil {
