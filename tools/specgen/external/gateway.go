@@ -75,7 +75,7 @@ func shippedGatewayCRDs(moduleDir string) ([]workspace.CRD, error) {
 			return nil, err
 		}
 		for _, file := range source.files {
-			data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source.folder), file)) //nolint:gosec // A file of the module cache.
+			data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source.folder), file))
 			if err != nil {
 				return nil, fmt.Errorf("reading a CRD of %s: %w", source.types, err)
 			}

@@ -15,7 +15,7 @@ import (
 // in a scheme, decoded, copied.
 func TestKubeAI(t *testing.T) {
 	scheme := runtime.NewScheme()
-	require.NoError(t, kubeaiv1.AddToScheme(scheme))
+	require.NoError(t, kubeaiv1.Install(scheme))
 	kind := schema.GroupVersionKind{Group: "kubeai.org", Version: "v1", Kind: "Model"}
 	object, err := scheme.New(kind)
 	require.NoError(t, err)
