@@ -217,7 +217,7 @@ func forgeries(t testing.TB, issuer *identitytest.Issuer, now time.Time) map[str
 		token string
 		want  identity.TokenState
 	}
-	full, err := jose.ParseSigned(valid, []jose.SignatureAlgorithm{jose.RS256})
+	full, err := jose.ParseSignedCompact(valid, []jose.SignatureAlgorithm{jose.RS256})
 	require.NoError(t, err)
 	return map[string]forgery{
 		"unsigned":                          {segment(map[string]string{"alg": "none", "typ": "JWT", "kid": key.ID}) + "." + parts[1] + ".", identity.TokenAlgorithm},
