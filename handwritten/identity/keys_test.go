@@ -151,6 +151,37 @@ func TestKeys_a_hanging_realm_holds_a_check_for_two_seconds_at_most(t *testing.T
 	assert.Equal(t, "UnknownKey", state.String(), "a caller who left waits for nothing")
 }
 
+// TestKeys_bound_who_waits: beyond 256 checks nobody else is held, so forged key
+// IDs cannot pile up requests behind a slow realm.
+func TestKeys_bound_who_waits(t *testing.T) {
+	issuer, clock := identitytest.New(t), &clock{}
+	v := verifier(t, issuer, rules(), clock.now)
+	issuer.SetMode(identitytest.Hang)
+	issuer.Rotate(t, jose.ES256)
+	clock.advance(pause)
+	fresh := issuer.Token(t, person(clock.now()))
+	var held, refused atomic.Int64
+	var group sync.WaitGroup
+	together := make(chan struct{})
+	for range 300 {
+		group.Go(func() {
+			<-together
+			start := time.Now()
+			_, state := v.Verify(context.Background(), fresh)
+			assert.Equal(t, "UnknownKey", state.String())
+			if time.Since(start) >= 2*time.Second {
+				held.Add(1)
+			} else {
+				refused.Add(1)
+			}
+		})
+	}
+	close(together)
+	group.Wait()
+	assert.Positive(t, held.Load())
+	assert.Positive(t, refused.Load(), "300 checks at once are more than may wait")
+}
+
 func TestKeys_none_yet_deny_until_the_realm_answers(t *testing.T) {
 	issuer := identitytest.New(t)
 	issuer.SetMode(identitytest.Down)
