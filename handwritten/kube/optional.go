@@ -152,7 +152,7 @@ func unusable(definition *apiextensionsv1.CustomResourceDefinition, version stri
 	if definition.DeletionTimestamp != nil {
 		return fmt.Sprintf("CustomResourceDefinition %s is being deleted", definition.Name)
 	}
-	if !established(definition) {
+	if !Established(definition) {
 		return fmt.Sprintf("CustomResourceDefinition %s is not established yet", definition.Name)
 	}
 	for _, served := range definition.Spec.Versions {
@@ -175,13 +175,14 @@ func MissingCRD(ctx context.Context, reader client.Reader, crd string) (string, 
 		return fmt.Sprintf("CustomResourceDefinition %s is not installed", crd), nil
 	case definition.DeletionTimestamp != nil:
 		return fmt.Sprintf("CustomResourceDefinition %s is being deleted", crd), nil
-	case !established(definition):
+	case !Established(definition):
 		return fmt.Sprintf("CustomResourceDefinition %s is not established yet", crd), nil
 	}
 	return "", nil
 }
 
-func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
+// Established reports whether the API server serves a CRD.
+func Established(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	for _, condition := range definition.Status.Conditions {
 		if condition.Type == apiextensionsv1.Established {
 			return condition.Status == apiextensionsv1.ConditionTrue

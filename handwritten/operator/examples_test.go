@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -149,24 +150,21 @@ func TestUnknownDefaultModule(t *testing.T) {
 	w.appliance("Ready", "Ready")
 }
 
-// Instances and models that their own controllers have not looked at yet keep
-// the Appliance from being Ready.
-func TestInstancesAndModelsAreAggregated(t *testing.T) {
+// An instance that is not Ready keeps the Appliance from being Ready, and its
+// row has the address under which it is reached.
+func TestInstancesAreAggregated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
 	w.create(defaultAppliance())
 	w.start()
+	w.odysseus()
+	w.gateway()
 	w.appliance("Ready", "Ready")
-	instance := &appliancev1alpha1.AppInstance{Spec: appliancev1alpha1.AppInstanceSpec{Application: "openclaw"}}
-	instance.Name = "openclaw-default"
-	w.create(instance)
+	w.instance("odysseus-default", nil)
 	state := w.appliance("Reconciling", "WaitingForInstances")
-	require.Equal(t, "Reconciling", string(state.Status.Instances["openclaw"]["default"].Phase))
-	require.Contains(t, meta.FindStatusCondition(state.Status.Conditions, "Ready").Message, "Waiting for openclaw/default to become ready")
-	changeStatus(w, &appliancev1alpha1.AppInstance{}, "openclaw-default", func(i *appliancev1alpha1.AppInstance) {
-		generation, url := i.Generation, "https://default.openclaw.magicstick.local/"
-		i.Status.ObservedGeneration, i.Status.Phase, i.Status.URL = &generation, "Ready", &url
-	})
+	require.Equal(t, "Reconciling", string(state.Status.Instances["odysseus"]["default"].Phase))
+	require.Contains(t, meta.FindStatusCondition(state.Status.Conditions, "Ready").Message, "Waiting for odysseus/default to become ready")
+	w.helm("odysseus-default", metav1.ConditionTrue, "InstallSucceeded", "ok")
 	state = w.appliance("Ready", "Ready")
-	require.Equal(t, "https://default.openclaw.magicstick.local/", *state.Status.Instances["openclaw"]["default"].URL)
+	require.Equal(t, "https://default.odysseus.magicstick.local/", *state.Status.Instances["odysseus"]["default"].URL)
 }

@@ -26,6 +26,7 @@ import (
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/generated/crds"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/operator"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-	os.Exit(controlplanetest.Main(m, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS)))
+	os.Exit(controlplanetest.Main(m, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
 }
 
 // patience bounds every wait. It is long because the machine is shared; a
@@ -69,6 +70,7 @@ func newWorld(t *testing.T, config *rest.Config) *world {
 	w.options.Appliance.Namespace = namespace
 	w.options.ModuleCatalog.Namespace, w.options.ApplicationCatalog.Namespace = namespace, namespace
 	w.options.FluxNamespace = controlplanetest.Namespace(t, config)
+	w.options.IdentityNamespace = controlplanetest.Namespace(t, config)
 	w.options.LeaderElection = false
 	w.options.MetricsAddress, w.options.ProbeAddress = "0", "0"
 	for _, configMap := range catalogs.ShippedConfigMaps() {

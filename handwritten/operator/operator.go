@@ -7,10 +7,15 @@ import (
 	"net/http"
 	"time"
 
+	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -21,11 +26,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/handwritten/appliance"
+	"magicstick.dev/operator/handwritten/instances"
 	"magicstick.dev/operator/handwritten/kube"
 	"magicstick.dev/operator/handwritten/modules"
+	"magicstick.dev/operator/handwritten/tenants"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ai-system,resources=leases,verbs=get;create;update
@@ -39,6 +48,7 @@ func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.Install, kustomizev1.AddToScheme,
+		helmv2.AddToScheme, gatewayv1.Install, gatewayv1beta1.Install, envoyv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
@@ -66,7 +76,7 @@ func New(ctx context.Context, connection *rest.Config, options Options) (manager
 	connection.UserAgent = rest.DefaultKubernetesUserAgent() + " " + kube.FieldManager
 	mgr, err := ctrl.NewManager(connection, manager.Options{
 		Scheme:                        scheme,
-		MapperProvider:                kube.OptionalMapper(scheme, modules.KustomizationKind()),
+		MapperProvider:                kube.OptionalMapper(scheme, append(instances.OptionalKinds(), modules.KustomizationKind())...),
 		Cache:                         cacheOptions(options),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
@@ -98,6 +108,7 @@ func cacheOptions(options Options) cache.Options {
 		return found
 	}
 	own := in(options.Appliance.Namespace)
+	made := labels.SelectorFromSet(labels.Set{kube.LabelManagedBy: kube.ManagedByOperator})
 	drop := cache.TransformStripManagedFields()
 	return cache.Options{
 		// A read of a kind that nobody watches is a mistake: it would start a
@@ -108,7 +119,15 @@ func cacheOptions(options Options) cache.Options {
 			&appliancev1alpha1.ModuleActivation{}:       {Namespaces: own, Transform: drop},
 			&appliancev1alpha1.AppInstance{}:            {Namespaces: own, Transform: drop},
 			&appliancev1alpha1.ModelActivation{}:        {Namespaces: own, Transform: drop},
-			&corev1.ConfigMap{}:                         {Namespaces: in(options.ModuleCatalog.Namespace, options.ApplicationCatalog.Namespace), Transform: drop},
+			&corev1.ConfigMap{}:                         {Namespaces: in(options.ModuleCatalog.Namespace, options.ApplicationCatalog.Namespace, options.FluxNamespace), Transform: drop},
+			&corev1.Namespace{}:                         {Transform: drop},
+			&helmv2.HelmRelease{}:                       {Namespaces: own, Transform: kube.KeepOwnManagedFields},
+			&gatewayv1.HTTPRoute{}:                      {Namespaces: in(options.IdentityNamespace), Transform: kube.KeepOwnManagedFields},
+			&envoyv1alpha1.SecurityPolicy{}:             {Namespaces: in(options.IdentityNamespace), Transform: kube.KeepOwnManagedFields},
+			&gatewayv1beta1.ReferenceGrant{}:            {Label: made, Transform: kube.KeepOwnManagedFields},
+			&networkingv1.NetworkPolicy{}:               {Label: made, Transform: kube.KeepOwnManagedFields},
+			&corev1.ResourceQuota{}:                     {Label: made, Transform: kube.KeepOwnManagedFields},
+			&corev1.LimitRange{}:                        {Label: made, Transform: kube.KeepOwnManagedFields},
 			&kustomizev1.Kustomization{}:                {Namespaces: in(options.FluxNamespace), Transform: kube.KeepOwnManagedFields},
 			&apiextensionsv1.CustomResourceDefinition{}: {Transform: kube.StripCRD},
 		},
@@ -117,6 +136,9 @@ func cacheOptions(options Options) cache.Options {
 
 func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Config, options Options) error {
 	if err := kube.IndexModuleActivations(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := instances.IndexInstances(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// Objects of others are read without waiting for our writes: their CRD, and
@@ -142,6 +164,24 @@ func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Conf
 		Recorder:  recorder, Now: options.Now,
 	}
 	if err := moduleReconciler.Setup(mgr, kinds, options.ModuleCatalog); err != nil {
+		return err
+	}
+	settings := types.NamespacedName{Namespace: options.FluxNamespace, Name: options.SettingsConfigMap}
+	instanceReconciler := &instances.Reconciler{
+		Client: mgr.GetClient(), Foreign: foreign, Live: mgr.GetAPIReader(),
+		Children: kube.NewChildren(foreign), Kinds: kinds, Catalogs: instanceCatalogs{catalogs},
+		Domains: domains{reader: foreign, name: settings, defaults: options.Domains}, Appliance: options.Appliance,
+		Settings: instances.Settings{
+			IdentityNamespace: options.IdentityNamespace, Gateway: options.Gateway,
+			OIDCClientID: options.OIDCClientID, OIDCClientSecret: options.OIDCClientSecret,
+		},
+		Recorder: recorder, Now: options.Now,
+	}
+	if err := instanceReconciler.Setup(mgr, kinds, options.ModuleCatalog, options.ApplicationCatalog, settings); err != nil {
+		return err
+	}
+	tenantReconciler := &tenants.Reconciler{Client: foreign, Children: kube.NewChildren(foreign), Namespace: options.Appliance.Namespace}
+	if err := tenantReconciler.Setup(mgr); err != nil {
 		return err
 	}
 	applianceReconciler := &appliance.Reconciler{

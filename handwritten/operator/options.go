@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"magicstick.dev/operator/handwritten/kube"
 )
 
 // Options are the choices of an installation. The zero value is not useful;
@@ -22,6 +25,15 @@ type Options struct {
 	FluxNamespace string
 	// SettingsConfigMap, in FluxNamespace, holds the variables of the appliance.
 	SettingsConfigMap string
+	// IdentityNamespace holds the gateway, its routes and policies, Keycloak and the guard.
+	IdentityNamespace string
+	// Gateway is the Gateway that instances are reached through.
+	Gateway string
+	// OIDCClientID and OIDCClientSecret, a Secret's name, are the client of people's sign-in.
+	OIDCClientID, OIDCClientSecret string
+	// Domains apply where the settings say nothing; the dashboard's host always
+	// follows from the settings and the public domain.
+	Domains kube.Domains
 
 	// LeaderElection makes sure that of several processes one works.
 	LeaderElection bool
@@ -43,6 +55,11 @@ func DefaultOptions() Options {
 		ApplicationCatalog: types.NamespacedName{Namespace: "ai-system", Name: "magicstick-app-catalog"},
 		FluxNamespace:      "flux-system",
 		SettingsConfigMap:  "ai-appliance-settings",
+		IdentityNamespace:  kube.GuardNamespace,
+		Gateway:            "identity-pilot",
+		OIDCClientID:       "magicstick-human-gateway-local",
+		OIDCClientSecret:   "magicstick-human-gateway-client",
+		Domains:            kube.DefaultDomains,
 		LeaderElection:     true,
 		MetricsAddress:     ":8080",
 		ProbeAddress:       ":8081",
@@ -68,6 +85,17 @@ func (o Options) Validate() error {
 	name("application catalog name", o.ApplicationCatalog.Name, subdomain)
 	name("Flux namespace", o.FluxNamespace, validation.IsDNS1123Label)
 	name("settings ConfigMap", o.SettingsConfigMap, subdomain)
+	name("identity namespace", o.IdentityNamespace, validation.IsDNS1123Label)
+	name("gateway", o.Gateway, subdomain)
+	name("OIDC client secret", o.OIDCClientSecret, subdomain)
+	name("default mDNS domain", o.Domains.MDNS, subdomain)
+	name("default public domain", o.Domains.Public, subdomain)
+	if !strings.HasSuffix(o.Domains.MDNS, ".local") {
+		problems = append(problems, fmt.Errorf("default mDNS domain %q: must end in .local", o.Domains.MDNS))
+	}
+	if o.OIDCClientID == "" {
+		problems = append(problems, errors.New("OIDC client ID: must not be empty"))
+	}
 	for option, address := range map[string]string{"metrics address": o.MetricsAddress, "probe address": o.ProbeAddress} {
 		if address == "0" {
 			continue

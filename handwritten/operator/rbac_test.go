@@ -9,6 +9,7 @@ import (
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,13 +22,14 @@ import (
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/generated/crds"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/operator"
 )
 
 // roles are what the markers on the controllers ask for.
 var roles = sync.OnceValues(func() ([]any, error) {
-	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", ".")
+	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", "../instances", "../tenants", ".")
 	if err != nil {
 		return nil, err
 	}
@@ -67,10 +69,13 @@ func rules(object client.Object) []rbacv1.PolicyRule {
 }
 
 // contract/appliance.md C.14 in the reading of rulings 2: nothing cluster-wide
-// but the reading of CRDs, no Secret, no wildcard, no deletion of our own kinds.
+// but the reading of CRDs and namespaces and what is made in namespaces that
+// people and Paperclip choose, no Secret, no wildcard, no deletion of our own kinds.
 func TestPermissionsAreSmall(t *testing.T) {
 	t.Parallel()
-	clusterWide := map[string]bool{"customresourcedefinitions": true, "events": true}
+	clusterWide := map[string]bool{"customresourcedefinitions": true, "events": true, "namespaces": true, "referencegrants": true,
+		"networkpolicies": true, "resourcequotas": true, "limitranges": true}
+	reading := []string{"get", "list", "watch"}
 	for _, role := range permissions(t) {
 		for _, rule := range rules(role) {
 			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
@@ -86,6 +91,13 @@ func TestPermissionsAreSmall(t *testing.T) {
 			if _, wide := role.(*rbacv1.ClusterRole); wide {
 				for _, resource := range rule.Resources {
 					require.True(t, clusterWide[resource], "%s in all namespaces: %v", resource, rule.Verbs)
+					// U015
+					switch resource {
+					case "namespaces", "customresourcedefinitions":
+						require.ElementsMatch(t, reading, rule.Verbs, resource)
+					case "resourcequotas", "limitranges":
+						require.NotContains(t, rule.Verbs, "delete", resource)
+					}
 				}
 			}
 		}
@@ -95,9 +107,9 @@ func TestPermissionsAreSmall(t *testing.T) {
 // The operator does its work with these permissions and no others.
 func TestPermissionsAreEnough(t *testing.T) {
 	t.Parallel()
-	config := controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS))
+	config := controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS))
 	w := newWorld(t, config)
-	for _, namespace := range []string{"ai-system", "flux-system"} {
+	for _, namespace := range []string{"ai-system", "flux-system", "identity-system", "ai"} {
 		require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
 	standard := operator.DefaultOptions()
@@ -133,6 +145,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 	w.gone(&kustomizev1.Kustomization{}, "app-anything-llm")
 	require.NoError(t, w.client.Delete(t.Context(), w.module("litellm", "Ready", "KustomizationReady")))
 	w.gone(&kustomizev1.Kustomization{}, "app-litellm")
+	w.instanceWithThesePermissions()
 	w.eventually(func() string {
 		list := &corev1.EventList{}
 		require.NoError(t, w.client.List(t.Context(), list, client.InNamespace("ai-system")))
@@ -146,4 +159,39 @@ func TestPermissionsAreEnough(t *testing.T) {
 	w.writes.mutex.Lock()
 	defer w.writes.mutex.Unlock()
 	require.Empty(t, w.writes.denied)
+}
+
+// instanceWithThesePermissions takes an instance through every write that it needs.
+func (w *world) instanceWithThesePermissions() {
+	w.t.Helper()
+	gateway := w.gateway()
+	w.instance("odysseus-demo", func(i *appliancev1alpha1.AppInstance) { i.Spec.TargetNamespace = "ai" })
+	w.odysseusReady()
+	w.helm("odysseus-demo", metav1.ConditionTrue, "InstallSucceeded", "ok")
+	w.shown("odysseus-demo", "Ready", "InstallSucceeded")
+	gateway.reject()
+	w.leadsTo("odysseus-demo-local", false)
+	gateway.accept()
+	w.leadsTo("odysseus-demo-local", true)
+	change(w, &appliancev1alpha1.AppInstance{}, "odysseus-demo", func(i *appliancev1alpha1.AppInstance) { i.Spec.Enabled = ptr.To(false) })
+	require.NoError(w.t, w.client.Delete(w.t.Context(), w.shown("odysseus-demo", "Suspended", "Suspended")))
+	w.gone(&appliancev1alpha1.AppInstance{}, "odysseus-demo")
+
+	labels := map[string]string{"paperclip.io/managed-by": "paperclip-k8s-plugin", "paperclip.io/company-id": "acme"}
+	require.NoError(w.t, w.client.Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "paperclip-demo-acme", Labels: labels}}))
+	paperclip := w.instance("paperclip-demo", func(i *appliancev1alpha1.AppInstance) { i.Spec.Application = "paperclip" })
+	policies := func(want int) {
+		w.t.Helper()
+		w.eventually(func() string {
+			list := &networkingv1.NetworkPolicyList{}
+			require.NoError(w.t, w.client.List(w.t.Context(), list, client.InNamespace("paperclip-demo-acme")))
+			if len(list.Items) != want {
+				return "network policies: " + show(list.Items)
+			}
+			return ""
+		})
+	}
+	policies(1)
+	require.NoError(w.t, w.client.Delete(w.t.Context(), paperclip))
+	policies(0)
 }

@@ -1,0 +1,386 @@
+package instances
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/conditions"
+	helmac "magicstick.dev/operator/generated/external/flux/helm/applyconfiguration/api/v2"
+	"magicstick.dev/operator/handwritten/kube"
+)
+
+// Plan is what one pass over an instance does, in this order.
+type Plan struct {
+	// AddFinalizer comes before every side effect.
+	AddFinalizer bool
+	// Enable are the canonical keys of modules to switch on.
+	Enable []string
+	// Access are the calls on routes, policies and the grant.
+	Access []Step
+	// Release is the HelmRelease to write, nil when the one in the cluster says the same.
+	Release *helmac.HelmReleaseApplyConfiguration
+	// SuspendRelease stops Flux from changing a release that cannot be rendered.
+	SuspendRelease bool
+	// RemoveRelease un-suspends, where needed, and deletes: Flux uninstalls only
+	// what is not suspended.
+	RemoveRelease bool
+	// DropFinalizer lets the instance go; no status is written then.
+	DropFinalizer bool
+	// Status is the whole new status.
+	Status appliancev1alpha1.AppInstanceStatus
+}
+
+type planner struct {
+	Facts
+	plan    Plan
+	backend backend
+	values  map[string]any
+
+	guarded      bool   // every wanted policy is accepted
+	guardProblem string // why the first one is not
+	granted      bool   // the grant is there
+	closed       bool   // a wanted route is not open as rendered
+}
+
+// Compute decides. It is pure: the same facts give the same plan.
+func Compute(f Facts) (Plan, error) {
+	p := planner{Facts: f, plan: Plan{Status: *f.Instance.Status.DeepCopy()}}
+	if f.Instance.DeletionTimestamp != nil {
+		p.deleted()
+		return p.plan, nil
+	}
+	p.plan.Status.ObservedGeneration = ptr.To(f.Instance.Generation)
+	p.plan.AddFinalizer = true
+	err := p.alive()
+	if err == nil && kube.FindCondition(f.Instance.Status.Conditions, conditions.AppInstanceConditionReady) == nil {
+		// Nothing of what this pass does was observed yet, so nothing is claimed.
+		p.plan.Status = appliancev1alpha1.AppInstanceStatus{ObservedGeneration: ptr.To(f.Instance.Generation)}
+		p.phase(appliancev1alpha1.AppInstanceStatusPhaseReconciling, metav1.ConditionUnknown,
+			conditions.AppInstanceReasonReconciling, "The operator has seen the instance and works on it.")
+	}
+	return p.plan, err
+}
+
+// alive goes through the gates (contract/appliance.md C.3).
+func (p *planner) alive() error {
+	if !ptr.Deref(p.Instance.Spec.Enabled, true) {
+		return p.disabled()
+	}
+	if p.CatalogError != "" {
+		// The last good state stays, as long as it is guarded.
+		err := p.access(false)
+		p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
+		p.ready(metav1.ConditionUnknown, conditions.AppInstanceReasonCatalogUnavailable,
+			"A catalog cannot be used: "+kube.Sanitize(p.CatalogError))
+		if p.plan.Status.Phase == "" {
+			p.plan.Status.Phase = appliancev1alpha1.AppInstanceStatusPhaseReconciling
+		}
+		return err
+	}
+	if reason, problem := p.invalid(); problem != "" {
+		err := p.access(false)
+		p.failed(reason, problem)
+		return err
+	}
+	p.names()
+	if p.Rival != nil {
+		p.removeAccess(nil)
+		p.failed(conditions.AppInstanceReasonDuplicateShortName, fmt.Sprintf(
+			"AppInstance %s is older and has the short name %s of application %s too; give this one another values.name.",
+			p.Rival.Name, p.Short, p.Instance.Spec.Application))
+		p.noAddress()
+		return nil
+	}
+	for _, requirement := range p.Requires {
+		if requirement.Known && !requirement.Static && requirement.Activation == nil {
+			p.plan.Enable = append(p.plan.Enable, requirement.Key)
+		}
+	}
+	modules, crds := p.missingModules(), p.missingCRDs()
+	if len(modules)+len(crds) == 0 || p.exists() {
+		if err := p.access(true); err != nil {
+			return err
+		}
+		p.address()
+	}
+	p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
+	switch {
+	case len(modules) > 0:
+		p.phase(appliancev1alpha1.AppInstanceStatusPhaseWaitingForModules, metav1.ConditionFalse,
+			conditions.AppInstanceReasonWaitingForModules, "Waiting for "+strings.Join(modules, ", "))
+		return nil
+	case len(crds) > 0:
+		p.phase(appliancev1alpha1.AppInstanceStatusPhaseWaitingForCRDs, metav1.ConditionFalse,
+			conditions.AppInstanceReasonWaitingForCRDs, "Waiting: "+strings.Join(crds, "; "))
+		return nil
+	}
+	return p.installed()
+}
+
+// invalid is what makes it impossible to render the instance.
+func (p *planner) invalid() (reason, problem string) {
+	application := p.Application
+	switch {
+	case application == nil:
+		return conditions.AppInstanceReasonUnknownApplication,
+			fmt.Sprintf("The application catalog has no application %q.", p.Instance.Spec.Application)
+	case p.NameProblem != "":
+		return conditions.AppInstanceReasonInvalidValues, p.NameProblem
+	case application.ChartPath == "":
+		return conditions.AppInstanceReasonInvalidCatalogEntry, fmt.Sprintf("applications.%s.chartPath: missing", application.Key)
+	case application.Route.RequestTimeout != "" && application.Route.RequestTimeout != noTimeout:
+		return conditions.AppInstanceReasonInvalidCatalogEntry,
+			fmt.Sprintf("applications.%s.route.requestTimeout: %q, must be absent or 0s", application.Key, application.Route.RequestTimeout)
+	case application.Route.Port < 1 || application.Route.Port > 65535:
+		return conditions.AppInstanceReasonInvalidCatalogEntry,
+			fmt.Sprintf("applications.%s.route.port: %d, must be 1 to 65535", application.Key, application.Route.Port)
+	}
+	_, public := p.hosts()
+	var err error
+	if p.values, err = userValues(p.Instance, application.Route.ServiceName, p.Short, public); err != nil {
+		return conditions.AppInstanceReasonInvalidValues, err.Error()
+	}
+	p.backend = backend{
+		service:   application.ServiceName(p.Instance.Name, p.Short),
+		namespace: p.targetNamespace(),
+		port:      int32(application.Route.Port), //nolint:gosec // Bounded above.
+	}
+	return "", ""
+}
+
+func (p *planner) missingModules() []string {
+	var missing []string
+	for _, requirement := range p.Requires {
+		activation := requirement.Activation
+		state := ""
+		switch {
+		case !requirement.Known:
+			state = "not in the module catalog"
+		case requirement.Static:
+			continue
+		case activation == nil:
+			state = "being switched on"
+		case activation.DeletionTimestamp != nil:
+			state = "being deleted"
+		case !ptr.Deref(activation.Spec.Enabled, true):
+			state = "disabled"
+		case ptr.Deref(activation.Status.ObservedGeneration, -1) < activation.Generation:
+			state = "not looked at yet"
+		case activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseReady:
+			continue
+		default:
+			state = string(activation.Status.Phase)
+			if message := ptr.Deref(activation.Status.Message, ""); message != "" {
+				state += ": " + message
+			}
+		}
+		missing = append(missing, requirement.Key+" ("+state+")")
+	}
+	return missing
+}
+
+func (p *planner) missingCRDs() []string {
+	missing := slices.Clone(p.MissingCRDs)
+	for _, kind := range p.Kinds.all() {
+		if !kind.present() {
+			missing = append(missing, kind.Detail)
+		}
+	}
+	return missing
+}
+
+// installed writes the release and passes on what Flux and the gateway say.
+func (p *planner) installed() error {
+	title := "HelmRelease " + p.Instance.Namespace + "/" + p.Instance.Name
+	if p.Release != nil && p.Release.DeletionTimestamp != nil {
+		p.reconciling(conditions.AppInstanceReasonWaitingForHelmRelease, "Waiting until Flux has removed the former "+title)
+		return nil
+	}
+	desired, err := p.renderRelease(false)
+	if err != nil {
+		return err
+	}
+	same := false
+	if p.Release != nil {
+		if same, err = kube.Unchanged(desired, p.Release, kube.FieldManager); err != nil {
+			return err
+		}
+	}
+	if !same {
+		p.plan.Release = desired
+		p.reconciling(conditions.AppInstanceReasonWaitingForHelmRelease, "Waiting for Flux to reconcile "+title)
+		return nil
+	}
+	state := kube.ConditionReadiness(p.Release.Status.Conditions, p.Release.Generation, p.Release.Status.ObservedGeneration)
+	message := ""
+	if text := kube.Sanitize(state.Message); text != "" && !state.Outdated {
+		message = ": " + text
+	}
+	switch {
+	case state.Outdated || state.Status == metav1.ConditionUnknown:
+		reason := conditions.AppInstanceReasonWaitingForHelmRelease
+		if !state.Outdated && state.Reason == conditions.AppInstanceReasonProgressing {
+			reason = conditions.AppInstanceReasonProgressing
+		}
+		p.reconciling(reason, "Waiting for Flux to reconcile "+title+message)
+	case state.Status == metav1.ConditionFalse && underWay[state.Reason]:
+		p.reconciling(state.Reason, "Flux works on "+title+message)
+	case state.Status == metav1.ConditionFalse:
+		p.failed(kube.ValidReason(state.Reason, conditions.AppInstanceReasonHelmReleaseNotReady), title+" is not ready"+message)
+	default:
+		p.reachable(kube.ValidReason(state.Reason, conditions.AppInstanceReasonHelmReleaseReady), title)
+	}
+	return nil
+}
+
+// underWay are the reasons with which Flux says "not yet" instead of "failed"
+// (contract/appliance.md B.3).
+var underWay = map[string]bool{
+	conditions.AppInstanceReasonProgressing:      true,
+	conditions.AppInstanceReasonInstallSucceeded: true,
+	conditions.AppInstanceReasonUpgradeSucceeded: true,
+}
+
+// reachable is Ready only when people can get in, and nobody else.
+func (p *planner) reachable(reason, title string) {
+	switch {
+	case p.Namespace == nil:
+		p.reconciling(conditions.AppInstanceReasonWaitingForNamespace, "Namespace "+p.targetNamespace()+" does not exist.")
+	case p.Namespace.DeletionTimestamp != nil:
+		p.reconciling(conditions.AppInstanceReasonWaitingForNamespace, "Namespace "+p.targetNamespace()+" is being deleted.")
+	case !p.guarded:
+		p.reconciling(conditions.AppInstanceReasonWaitingForAccessGuard, p.guardProblem)
+	case p.closed || !p.granted:
+		p.reconciling(conditions.AppInstanceReasonWaitingForAccessGuard, "The guard is accepted; the routes are being opened.")
+	default:
+		if problem := p.refusedRoute(); problem != "" {
+			p.failed(conditions.AppInstanceReasonRouteNotAccepted, problem)
+			return
+		}
+		p.phase(appliancev1alpha1.AppInstanceStatusPhaseReady, metav1.ConditionTrue, reason, title+" is ready.")
+	}
+}
+
+// disabled keeps the release and its data and takes every way in away
+// (contract/appliance.md H50).
+func (p *planner) disabled() error {
+	p.removeAccess(nil)
+	p.noAddress()
+	p.plan.Status.AccessGuardReady = nil
+	if p.Release != nil && p.Release.DeletionTimestamp == nil {
+		p.names()
+		_, problem := "", ""
+		if p.CatalogError == "" {
+			_, problem = p.invalid()
+		}
+		if p.CatalogError == "" && problem == "" {
+			desired, err := p.renderRelease(true)
+			if err != nil {
+				return err
+			}
+			same, err := kube.Unchanged(desired, p.Release, kube.FieldManager)
+			if err != nil {
+				return err
+			}
+			if !same {
+				p.plan.Release = desired
+			}
+		} else if !p.Release.Spec.Suspend {
+			p.plan.SuspendRelease = true
+		}
+	}
+	p.phase(appliancev1alpha1.AppInstanceStatusPhaseSuspended, metav1.ConditionTrue,
+		conditions.AppInstanceReasonSuspended, "The instance is switched off; its data stay.")
+	return nil
+}
+
+// deleted comes before anything that a reference could block. Routes and
+// policies go first, then the release.
+func (p *planner) deleted() {
+	p.plan.Status.ObservedGeneration = ptr.To(p.Instance.Generation)
+	if !p.removeAccess(nil) {
+		p.removing("Waiting until the routes and policies are gone.")
+		return
+	}
+	for _, kind := range p.Kinds.all() {
+		if kind.Presence == kube.Starting || kind.Presence == kube.Unreadable {
+			p.removing("Waiting: " + kind.Detail)
+			return
+		}
+	}
+	if p.Release == nil || !p.ours(p.Release) {
+		p.plan.DropFinalizer = true
+		return
+	}
+	if p.Release.DeletionTimestamp == nil {
+		p.plan.RemoveRelease = true
+	}
+	message := "Waiting until Flux has removed HelmRelease " + p.Release.Namespace + "/" + p.Release.Name
+	state := kube.ConditionReadiness(p.Release.Status.Conditions, p.Release.Generation, p.Release.Status.ObservedGeneration)
+	if p.Release.DeletionTimestamp != nil && state.Status == metav1.ConditionFalse {
+		message += ": " + state.Reason + ": " + kube.Sanitize(state.Message)
+	}
+	p.removing(message)
+}
+
+func (p *planner) removing(message string) {
+	p.noAddress()
+	p.plan.Status.AccessGuardReady = nil
+	p.phase(appliancev1alpha1.AppInstanceStatusPhaseRemoving, metav1.ConditionFalse, conditions.AppInstanceReasonRemoving, message)
+}
+
+// names says what carries the workload.
+func (p *planner) names() {
+	p.plan.Status.Kind = ptr.To(helmv2.HelmReleaseKind)
+	p.plan.Status.Name = ptr.To(p.Instance.Name)
+	p.plan.Status.Namespace = ptr.To(p.Instance.Namespace)
+}
+
+// address says where the instance is reached, and by whom.
+func (p *planner) address() {
+	local, public := p.hosts()
+	status := &p.plan.Status
+	status.URL, status.LocalURL, status.PublicURL = ptr.To("https://"+local+"/"), ptr.To("https://"+local+"/"), nil
+	if p.exposure() == appliancev1alpha1.AppInstanceSpecAccessExposureLocalAndPublic {
+		status.PublicURL = ptr.To("https://" + public + "/")
+	}
+	status.Authentication = appliancev1alpha1.AppInstanceStatusAuthentication(p.authentication())
+	status.RequiredRole = ""
+	if p.authentication() == appliancev1alpha1.AppInstanceSpecAccessAuthenticationSSO {
+		status.RequiredRole = appliancev1alpha1.AppInstanceStatusRequiredRole(p.role())
+	}
+}
+
+func (p *planner) noAddress() {
+	status := &p.plan.Status
+	status.URL, status.LocalURL, status.PublicURL = nil, nil, nil
+	status.Authentication, status.RequiredRole = "", ""
+}
+
+func (p *planner) reconciling(reason, message string) {
+	p.phase(appliancev1alpha1.AppInstanceStatusPhaseReconciling, metav1.ConditionFalse, reason, message)
+}
+
+func (p *planner) failed(reason, message string) {
+	p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
+	p.phase(appliancev1alpha1.AppInstanceStatusPhaseDegraded, metav1.ConditionFalse, reason, message)
+}
+
+func (p *planner) phase(phase appliancev1alpha1.AppInstanceStatusPhase, status metav1.ConditionStatus, reason, message string) {
+	p.plan.Status.Phase = phase
+	p.plan.Status.Message = ptr.To(kube.Truncate(message, kube.MaxStatusMessage))
+	p.ready(status, reason, message)
+}
+
+func (p *planner) ready(status metav1.ConditionStatus, reason, message string) {
+	kube.SetCondition(&p.plan.Status.Conditions, metav1.Condition{
+		Type: conditions.AppInstanceConditionReady, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: p.Instance.Generation,
+	}, p.Now)
+}
