@@ -149,7 +149,7 @@ func (p *planner) invalid() (reason, problem string) {
 	p.backend = backend{
 		service:   application.ServiceName(p.Instance.Name, p.Short),
 		namespace: p.targetNamespace(),
-		port:      int32(application.Route.Port), //nolint:gosec // Bounded above.
+		port:      int32(application.Route.Port),
 	}
 	return "", ""
 }

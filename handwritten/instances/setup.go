@@ -81,7 +81,7 @@ func (r *Reconciler) namesakes(ctx context.Context, object client.Object) []reco
 	if !ok {
 		return nil
 	}
-	short, _ := kube.InstanceShortName(instance) //nolint:errcheck // Usable all the same.
+	short, _ := kube.InstanceShortName(instance) // Usable all the same.
 	return r.matching(ctx, client.MatchingFields{indexHost: hostKey(instance.Spec.Application, short)})
 }
 

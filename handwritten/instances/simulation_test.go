@@ -369,7 +369,7 @@ func ownership(t require.TestingT, raw []byte) metav1.ManagedFieldsEntry {
 	require.NoError(t, err)
 	return metav1.ManagedFieldsEntry{
 		Manager: kube.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: bytes.TrimSpace(set)},
+		FieldsV1: metav1.NewFieldsV1(string(bytes.TrimSpace(set))),
 	}
 }
 

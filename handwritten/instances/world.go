@@ -27,7 +27,7 @@ const (
 func IndexInstances(ctx context.Context, indexer client.FieldIndexer) error {
 	for name, value := range map[string]func(*appliancev1alpha1.AppInstance) string{
 		indexHost: func(instance *appliancev1alpha1.AppInstance) string {
-			short, _ := kube.InstanceShortName(instance) //nolint:errcheck // Usable all the same.
+			short, _ := kube.InstanceShortName(instance) // Usable all the same.
 			return hostKey(instance.Spec.Application, short)
 		},
 		indexApplication: func(instance *appliancev1alpha1.AppInstance) string { return instance.Spec.Application },

@@ -1,6 +1,8 @@
 package operator_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +21,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/conditions"
 	"magicstick.dev/operator/generated/crds"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
 	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
@@ -317,4 +321,72 @@ func TestInstancesAreQuiet(t *testing.T) {
 	time.Sleep(20 * time.Second)
 	writes, _ := w.writes.since(mark)
 	require.Empty(t, writes)
+}
+
+// Whatever the schema lets through is rendered, or answered with a state that
+// spec/conditions knows.
+func TestEveryAcceptedAppInstanceGetsAnAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.odysseus()
+	w.gateway()
+	names := map[string]string{}
+	for file, documents := range examples[appliancev1alpha1.AppInstance](t, "appinstance") {
+		name := "x-" + strconv.Itoa(len(names))
+		names[name] = file
+		w.instance(name, func(i *appliancev1alpha1.AppInstance) {
+			last := documents[len(documents)-1].DeepCopy()
+			i.Spec = last.Spec
+			i.Spec.Application, i.Spec.TargetNamespace = "odysseus", w.options.Appliance.Namespace
+		})
+	}
+	answers := map[string]int{}
+	for name, file := range names {
+		w.eventually(func() string {
+			instance := &appliancev1alpha1.AppInstance{}
+			require.True(t, w.get(instance, name))
+			condition := meta.FindStatusCondition(instance.Status.Conditions, conditions.AppInstanceConditionReady)
+			if condition == nil || condition.ObservedGeneration != instance.Generation || condition.Reason == conditions.AppInstanceReasonReconciling {
+				return file + ": no answer: " + show(instance.Status)
+			}
+			if condition.Reason == conditions.AppInstanceReasonWaitingForHelmRelease {
+				w.helm(name, metav1.ConditionTrue, "InstallSucceeded", "ok")
+				return file + ": not installed"
+			}
+			for _, phase := range conditions.AppInstance.Phases {
+				if phase.Phase == string(instance.Status.Phase) && slices.Contains(phase.Reasons, condition.Reason) {
+					if condition.Reason == conditions.AppInstanceReasonWaitingForAccessGuard || condition.Reason == conditions.AppInstanceReasonWaitingForModules {
+						return file + ": " + condition.Message
+					}
+					answers[string(instance.Status.Phase)]++
+					return ""
+				}
+			}
+			return file + ": " + string(instance.Status.Phase) + "/" + condition.Reason + " is not in the table"
+		})
+	}
+	require.Greater(t, answers["Ready"], 3, "%v", answers)
+}
+
+// A second instance with the same host names is told so, and takes over when
+// the first is gone.
+func TestInstanceNamesakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.odysseus()
+	w.gateway()
+	first := w.instance("odysseus-one", func(i *appliancev1alpha1.AppInstance) {
+		i.Spec.Values = &apiextensionsv1.JSON{Raw: []byte(`{"name":"team"}`)}
+	})
+	w.helm("odysseus-one", metav1.ConditionTrue, "InstallSucceeded", "ok")
+	w.shown("odysseus-one", "Ready", "InstallSucceeded")
+	w.instance("odysseus-team", nil)
+	told := w.shown("odysseus-team", "Degraded", "DuplicateShortName")
+	require.Contains(t, *told.Status.Message, "odysseus-one")
+	require.Nil(t, w.route("odysseus-team-local"))
+	require.NoError(t, w.client.Delete(t.Context(), first))
+	w.shown("odysseus-team", "Reconciling", "WaitingForHelmRelease")
+	require.NotNil(t, w.route("odysseus-team-local"))
 }
