@@ -19,6 +19,7 @@ import (
 	"magicstick.dev/operator/generated/crds"
 	"magicstick.dev/operator/generated/examples"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/controlplane"
 	"magicstick.dev/operator/handwritten/dev/flux"
@@ -35,11 +36,16 @@ func (s *session) installCRDs(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// A cluster with Flux has CRDs that fit its Flux; ours must not replace them.
+	// The same goes for its gateway.
 	missing, err := controlplane.InstallMissingCRDs(ctx, s.config, fluxcrds.FS)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d of the product, %d of Flux", len(crds.Files()), missing), nil
+	gateway, err := controlplane.InstallMissingCRDs(ctx, s.config, gatewaycrds.FS)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d of the product, %d of Flux, %d of the gateway", len(crds.Files()), missing, gateway), nil
 }
 
 func (s *session) applyBasics(ctx context.Context) (string, error) {
