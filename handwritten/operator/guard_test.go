@@ -1,10 +1,13 @@
 package operator_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -357,4 +360,74 @@ func marshal(t *testing.T, value any) string {
 	raw, err := json.Marshal(value)
 	require.NoError(t, err)
 	return string(raw)
+}
+
+// A process that was stopped between its question and its write, and goes on
+// when another has long taken over and changed the policy, opens nothing.
+func TestLateWriteOfAFormerLeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	witness := w.witness()
+	gateway := w.gateway()
+	gateway.wrote = witness.mine
+	gateway.say(nil)
+	w.start()
+	w.odysseus()
+	w.instance("odysseus-demo", nil)
+	w.helm("odysseus-demo", metav1.ConditionTrue, "InstallSucceeded", "ok")
+	w.shown("odysseus-demo", "Reconciling", "WaitingForAccessGuard")
+
+	held, release := make(chan struct{}), make(chan struct{})
+	late := make(chan int, 1)
+	var once sync.Once
+	w.writes.refuse(func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return nil, err
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		if !strings.Contains(request.URL.Path, "/httproutes/") || !bytes.Contains(body, []byte("backendRefs")) {
+			return nil, nil
+		}
+		first := false
+		once.Do(func() { first = true })
+		if !first {
+			return nil, nil
+		}
+		close(held)
+		<-release
+		response, err := next.RoundTrip(request)
+		if err == nil {
+			late <- response.StatusCode
+		}
+		return response, err
+	})
+	gateway.accept()
+	select {
+	case <-held:
+	case <-time.After(patience):
+		t.Fatal("the first process never wrote a backend")
+	}
+	gateway.say(nil)
+	w.edit("odysseus-demo", func(instance *appliancev1alpha1.AppInstance) {
+		instance.Spec.Access = &appliancev1alpha1.AppInstanceSpecAccess{Role: "admin"}
+	})
+	before := w.policy("odysseus-demo-local-sso").Generation
+	successor := *w
+	successor.writes = &writeCounter{}
+	successor.start()
+	w.eventually(func() string {
+		if w.policy("odysseus-demo-local-sso").Generation == before {
+			return "the second process has not changed the policy"
+		}
+		return ""
+	})
+	close(release)
+	require.Equal(t, http.StatusConflict, <-late)
+	require.False(t, leads(w.route("odysseus-demo-local")))
+	w.stop() // the former leader
+	gateway.accept()
+	w.shown("odysseus-demo", "Ready", "InstallSucceeded")
+	_, _, exposures := witness.judge(time.Minute)
+	require.Zero(t, exposures)
 }
