@@ -113,7 +113,7 @@ type PresetVariant struct {
 	// Environment of the model server.
 	Env map[string]string `json:"env,omitempty"`
 	// Values of spec.local.vllm.visionAttention that the variant offers. VLLM only; absent when it
-	// offers none.
+	// offers what the engine catalog offers on the target.
 	VisionAttention []PresetVariantVisionAttentionItem `json:"visionAttention,omitempty"`
 }
 

@@ -25,3 +25,13 @@ func BenchmarkParsePresets(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkParseEngines(b *testing.B) {
+	text := catalogs.ShippedEngineCatalogJSON()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseEngines(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
-// Package catalogs reads the shipped catalogs - modules, applications and model
-// presets - from the ConfigMaps that hold them at run time, and answers the
-// questions that the controllers and the admin API ask about them.
+// Package catalogs reads the shipped catalogs - modules, applications, model
+// presets, engines and realtime profiles - from the ConfigMaps that hold them at
+// run time, and answers the questions that the controllers and the admin API ask
+// about them.
 //
 // A catalog is judged twice: by its JSON Schema (generated/catalogs) and by the
 // rules that span several entries, which live here: references that lead
@@ -11,5 +12,5 @@
 // change after parsing and may be shared; callers must not modify the slices
 // and maps that they hand out.
 //
-// Contract: contract/appliance.md D.1 to D.3.
+// Contract: contract/appliance.md D.1 to D.4.
 package catalogs

@@ -247,7 +247,7 @@ func TestParseModulesRefusesTooMuch(t *testing.T) {
 
 func TestConfigMaps(t *testing.T) {
 	shipped := ShippedConfigMaps()
-	require.Len(t, shipped, 3)
+	require.Len(t, shipped, 5)
 	modules, err := ModulesFromConfigMap(shipped[0])
 	require.NoError(t, err)
 	applications, err := ApplicationsFromConfigMap(shipped[1])
@@ -255,7 +255,12 @@ func TestConfigMaps(t *testing.T) {
 	require.NoError(t, applications.CheckModules(modules))
 	_, err = PresetsFromConfigMap(shipped[2])
 	require.NoError(t, err)
-	for i, want := range []string{"ai-system/magicstick-module-catalog", "ai-system/magicstick-app-catalog", "ai-system/magicstick-model-presets"} {
+	_, err = EnginesFromConfigMap(shipped[3])
+	require.NoError(t, err)
+	_, err = RealtimeFromConfigMap(shipped[4])
+	require.NoError(t, err)
+	for i, want := range []string{"ai-system/magicstick-module-catalog", "ai-system/magicstick-app-catalog", "ai-system/magicstick-model-presets",
+		"ai-system/magicstick-engine-catalog", "ai-system/magicstick-realtime-profiles"} {
 		assert.Equal(t, want, shipped[i].Namespace+"/"+shipped[i].Name)
 	}
 

@@ -22,11 +22,13 @@ type Source struct {
 	Key string
 }
 
-// Where the catalogs live (contract/appliance.md D.1 to D.3).
+// Where the catalogs live (contract/appliance.md D.1 to D.4).
 var (
 	ModulesSource      = Source{"module catalog", "ai-system", "magicstick-module-catalog", "modules.json"}
 	ApplicationsSource = Source{"application catalog", "ai-system", "magicstick-app-catalog", "applications.json"}
 	PresetsSource      = Source{"preset catalog", "ai-system", "magicstick-model-presets", "presets.json"}
+	EnginesSource      = Source{"engine catalog", "ai-system", "magicstick-engine-catalog", "engines.json"}
+	RealtimeSource     = Source{"realtime catalog", "ai-system", "magicstick-realtime-profiles", "realtime.json"}
 )
 
 // text takes the catalog out of its ConfigMap.
@@ -65,6 +67,8 @@ func ShippedConfigMaps() []*corev1.ConfigMap {
 		{ModulesSource, catalogs.ShippedModuleCatalogJSON()},
 		{ApplicationsSource, catalogs.ShippedApplicationCatalogJSON()},
 		{PresetsSource, catalogs.ShippedPresetCatalogJSON()},
+		{EnginesSource, catalogs.ShippedEngineCatalogJSON()},
+		{RealtimeSource, catalogs.ShippedRealtimeCatalogJSON()},
 	} {
 		configMaps = append(configMaps, &corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
