@@ -67,7 +67,7 @@ func (p *planner) renderPolicy(s *side) *envoyac.SecurityPolicyApplyConfiguratio
 			WithFailOpen(false).
 			WithHTTP(envoyac.HTTPExtAuthService().
 				WithBackendRefs(service(kube.GuardService, kube.GuardPort)).
-				WithPath(guard.Path())))
+				WithPathOverride(guard.Path())))
 	if s.callback != "" {
 		spec.WithTargetRefs(target(s.callback))
 		spec.ExtAuth.WithHeadersToExtAuth("authorization")

@@ -30,16 +30,18 @@ type GuardRequest struct {
 	Authentication string
 }
 
-// Path is the path base of the check request,
-// /guard/<namespace>/<instance>/<authentication>. The gateway appends the path
-// and the query of the caller's request to it.
+// Path is the whole path of the check request,
+// /guard/<namespace>/<instance>/<authentication>. It replaces the path of the
+// caller's request, so that nothing a caller writes there, however long or
+// oddly escaped, can make a check fail that should pass.
 func (g GuardRequest) Path() string {
 	return GuardPathPrefix + "/" + url.PathEscape(g.Namespace) + "/" + url.PathEscape(g.Instance) + "/" + url.PathEscape(g.Authentication)
 }
 
 // ParseGuardPath reads a GuardRequest from the escaped path of a check request
 // ((*url.URL).EscapedPath, not Path, and not behind a ServeMux, which cleans
-// paths): what follows the three parts is the caller's and is not looked at.
+// paths). A gateway that appends the path of the caller is understood too: what
+// follows the three parts is not looked at.
 func ParseGuardPath(escapedPath string) (GuardRequest, bool) {
 	rest, found := strings.CutPrefix(escapedPath, GuardPathPrefix+"/")
 	if !found {
