@@ -1,6 +1,6 @@
-// Command peers builds the programs of others that run beside the operator in
-// tests and in `make run FLUX=1` - Flux's source-controller and
-// kustomize-controller - into .bin/peers of the repository.
+// Command peers builds the programs of others that run beside the operator into
+// .bin/peers of the repository: Flux's source-controller and
+// kustomize-controller, for tests and `make run FLUX=1`, and Envoy Gateway, for tests.
 //
 // Each has a module of its own below build/, because their dependencies
 // disagree with each other's and with ours.
@@ -8,6 +8,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/signal"
@@ -41,15 +43,51 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return folder.Build(ctx, programs(filepath.Join(repository, "tools", "peers", "build"))...)
+	list, err := programs(filepath.Join(repository, "tools", "peers", "build"))
+	if err != nil {
+		return err
+	}
+	return folder.Build(ctx, list...)
 }
 
-func programs(modules string) []gobuild.Program {
+func programs(modules string) ([]gobuild.Program, error) {
 	var list []gobuild.Program
 	for _, name := range []string{"kustomize-controller", "source-controller"} {
 		list = append(list, gobuild.Program{
 			Name: name, Package: "github.com/fluxcd/" + name, ModuleDir: filepath.Join(modules, name), LDFlags: "-s -w",
 		})
 	}
-	return list
+	gateway := filepath.Join(modules, "envoy-gateway")
+	sources, err := digest(gateway)
+	if err != nil {
+		return nil, err
+	}
+	return append(list, gobuild.Program{
+		Name: "envoy-gateway", Package: "magicstick.dev/operator/tools/peers/build/envoy-gateway", ModuleDir: gateway,
+		// The listeners that its configuration cannot move are switched off: several
+		// programs of a development machine want these ports. main.sources makes
+		// a change of our own files part of what a build is recognised by.
+		LDFlags: "-s -w" +
+			" -X github.com/envoyproxy/gateway/internal/provider/kubernetes.healthProbeBindAddress=0" +
+			" -X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0" +
+			" -X main.sources=" + sources,
+	}), nil
+}
+
+// digest identifies the Go files of a folder.
+func digest(dir string) (string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return "", fmt.Errorf("listing %s: %w", dir, err)
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		data, err := os.ReadFile(name) // #nosec G304 -- a file of the repository.
+		if err != nil {
+			return "", fmt.Errorf("reading a source of envoy-gateway: %w", err)
+		}
+		_, _ = fmt.Fprintf(sum, "%s %d\n", filepath.Base(name), len(data))
+		_, _ = sum.Write(data)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
