@@ -15,6 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/crds"
+	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 )
 
@@ -22,7 +25,9 @@ import (
 // Paperclip's plugin writes.
 func TestTenantNamespace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplanetest.Shared(t))
+	// Tenant namespaces are found in the whole cluster: the operators of other
+	// tests, for which this one has no owner, would clean it up.
+	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
 	w.start()
 	name := "paperclip-" + w.options.Appliance.Namespace
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "-acme", Labels: map[string]string{
