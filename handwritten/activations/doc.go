@@ -1,0 +1,18 @@
+// Package activations puts models into service: it turns a ModelActivation into
+// the runtime that serves the model.
+//
+// In: ModelActivation (what an operator of the appliance wants), the shipped
+// catalogs (presets, engines and targets, realtime profiles), the prepared model
+// that modelRef names, and what the cluster publishes.
+// Out: a Resolved request or a Refusal that names field, value and what is
+// allowed; from a Resolved request the objects of the runtime: a KubeAI Model
+// with its resource profile, or a Deployment with its Service.
+//
+// For: the person who picks a model, a target and a budget, and must learn
+// before anything is downloaded that it cannot work (contract/appliance.md A1).
+//
+// resolve.go is the pipeline: source, engine and target, merge of what the
+// catalogs and the activation say, rules. Each engine has one file, which holds
+// its rules and its objects; kubeai.go and direct.go hold what engines with the
+// same kind of runtime share. All of it is pure: no client, no clock.
+package activations
