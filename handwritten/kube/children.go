@@ -121,8 +121,12 @@ func (c *Children) Patch(ctx context.Context, before, after client.Object) error
 	if err := c.client.Patch(ctx, after, patch, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("changing %s: %w", Describe(after), err)
 	}
-	if version, err := strconv.ParseInt(after.GetResourceVersion(), 10, 64); err == nil {
-		c.note(childKey{reflect.TypeOf(after), client.ObjectKeyFromObject(after)}, pendingWrite{version: version, made: time.Now()})
+	key := childKey{reflect.TypeOf(after), client.ObjectKeyFromObject(after)}
+	if after.GetDeletionTimestamp() != nil && len(after.GetFinalizers()) == 0 {
+		// Nothing held it any more: the cache will never show this version.
+		c.note(key, pendingWrite{deleted: after.GetUID(), made: time.Now()})
+	} else if version, err := strconv.ParseInt(after.GetResourceVersion(), 10, 64); err == nil {
+		c.note(key, pendingWrite{version: version, made: time.Now()})
 	}
 	return nil
 }
