@@ -49,7 +49,7 @@ type ControlPlane struct {
 	kubeconfig string
 	dataDir    string
 
-	dir       *dataDir
+	dir       *DataDir
 	ports     []*reservedPort
 	processes []*child.Process // in start order; stopped in reverse
 	stopOnce  sync.Once
@@ -71,7 +71,7 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openDataDir(opts.DataDir)
+	dir, err := OpenDataDir(opts.DataDir, PurposeControlPlane)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (c *ControlPlane) Stop() error {
 		for _, port := range c.ports {
 			errs = append(errs, port.release())
 		}
-		errs = append(errs, c.dir.close())
+		errs = append(errs, c.dir.Close())
 		c.stopErr = errors.Join(errs...)
 	})
 	return c.stopErr

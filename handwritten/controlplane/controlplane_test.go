@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,8 +19,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -178,6 +182,30 @@ func TestStart_ends_all_processes_after_kill_9_of_the_parent(t *testing.T) {
 	assert.NoDirExists(t, report.DataDir)
 }
 
+func TestOpenDataDir_sweeps_what_was_left_behind_and_nothing_else(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
+	for _, name := range []string{"magicstick-controlplane-1", "magicstick-dev-2", "magicstick-dev-notes", "magicstick-other-3"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(parent, name, "below"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(parent, name, "lock"), nil, 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(parent, "magicstick-dev-3"), 0o700)) // just made, not locked yet
+	held, err := controlplane.OpenDataDir("", controlplane.PurposeDev)
+	require.NoError(t, err)
+	for _, name := range []string{"magicstick-controlplane-1", "magicstick-dev-2"} {
+		assert.NoDirExists(t, filepath.Join(parent, name))
+	}
+	second, err := controlplane.OpenDataDir("", controlplane.PurposeControlPlane)
+	require.NoError(t, err)
+	for _, path := range []string{"magicstick-dev-notes", "magicstick-other-3", "magicstick-dev-3", filepath.Base(held.Path())} {
+		assert.DirExists(t, filepath.Join(parent, path))
+	}
+	_, err = controlplane.OpenDataDir(held.Path(), controlplane.PurposeDev)
+	require.ErrorContains(t, err, "another magicstick works in it")
+	require.NoError(t, errors.Join(held.Close(), second.Close()))
+	assert.NoDirExists(t, held.Path())
+}
+
 func TestStart_names_the_port_that_is_taken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -271,6 +299,13 @@ spec:
       schema: {openAPIV3Schema: {type: object}}
 `
 
+func apiextensions(t *testing.T, config *rest.Config) apiextensionsclient.CustomResourceDefinitionInterface {
+	t.Helper()
+	client, err := clientset.NewForConfig(config)
+	require.NoError(t, err)
+	return client.ApiextensionsV1().CustomResourceDefinitions()
+}
+
 func TestInstallCRDs(t *testing.T) {
 	plane := start(t, controlplane.Options{})
 	config := plane.RESTConfig()
@@ -284,6 +319,27 @@ func TestInstallCRDs(t *testing.T) {
 	t.Run("again, changed, is an update", func(t *testing.T) {
 		changed := strings.Replace(widgetCRD, "listKind: WidgetList", "listKind: WidgetList, shortNames: [wdg]", 1)
 		require.NoError(t, controlplane.InstallCRDs(t.Context(), config, fstest.MapFS{"w.yaml": {Data: []byte(changed)}}))
+	})
+	t.Run("what happened is told, and marks of others stay", func(t *testing.T) {
+		definitions := apiextensions(t, config)
+		_, err := definitions.Patch(t.Context(), "widgets.test.magicstick.dev", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"of":"others"}}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		ensure := func(text string) controlplane.CRDChanges {
+			changes, err := controlplane.EnsureCRDs(t.Context(), config, fstest.MapFS{"w.yaml": {Data: []byte(text)}})
+			require.NoError(t, err)
+			return changes
+		}
+		name := []string{"widgets.test.magicstick.dev"}
+		assert.Equal(t, controlplane.CRDChanges{Updated: name}, ensure(widgetCRD))
+		before, err := definitions.Get(t.Context(), name[0], metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, controlplane.CRDChanges{Unchanged: name}, ensure(widgetCRD))
+		after, err := definitions.Get(t.Context(), name[0], metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, before.ResourceVersion, after.ResourceVersion, "nothing is written when nothing differs")
+		assert.Equal(t, "others", after.Labels["of"])
+		assert.Empty(t, after.Spec.Names.ShortNames, "the update took the short name back")
 	})
 	t.Run("only when missing leaves the present one alone", func(t *testing.T) {
 		changed := strings.Replace(widgetCRD, "listKind: WidgetList", "listKind: WidgetList, shortNames: [other]", 1)

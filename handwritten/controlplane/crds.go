@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -19,62 +20,87 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 )
 
 // crdWait bounds how long an accepted CRD may take to be served.
 const crdWait = 30 * time.Second
 
+// CRDChanges says what EnsureCRDs did to which CustomResourceDefinitions.
+type CRDChanges struct {
+	Created, Updated, Unchanged []string
+}
+
 // InstallCRDs creates or updates every CustomResourceDefinition in the YAML
 // files of the given file systems, folders included, and returns when the API
 // server serves all of them. A file with anything else in it is an error that
 // names the file.
 func InstallCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) error {
-	return installCRDs(ctx, config, sources, applyCRD)
+	_, err := EnsureCRDs(ctx, config, sources...)
+	return err
 }
 
-// InstallMissingCRDs is InstallCRDs for a cluster of somebody else: a CRD that
-// is there stays as it is. It returns how many were not.
+// EnsureCRDs is InstallCRDs for those who say what happened. Labels and
+// annotations that others put on a CRD stay.
+func EnsureCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) (CRDChanges, error) {
+	return installCRDs(ctx, config, sources, true)
+}
+
+// InstallMissingCRDs is InstallCRDs for CRDs of somebody else: one that is
+// there stays as it is. It returns how many were not.
 func InstallMissingCRDs(ctx context.Context, config *rest.Config, sources ...fs.FS) (int, error) {
-	created := 0
-	err := installCRDs(ctx, config, sources,
-		func(ctx context.Context, client clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
-			_, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{})
-			switch {
-			case err == nil:
-				created++
-			case !apierrors.IsAlreadyExists(err):
-				return fmt.Errorf("installing the CRD %s: %w", crd.Name, err)
-			}
-			return nil
-		})
-	return created, err
+	changes, err := installCRDs(ctx, config, sources, false)
+	return len(changes.Created), err
 }
 
-func installCRDs(ctx context.Context, config *rest.Config, sources []fs.FS,
-	install func(context.Context, clientset.Interface, *apiextensionsv1.CustomResourceDefinition) error,
-) error {
+// installCRDs creates what is missing and, when asked, updates the rest.
+func installCRDs(ctx context.Context, config *rest.Config, sources []fs.FS, update bool) (CRDChanges, error) {
+	var changes CRDChanges
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("installing CRDs: making the client: %w", err)
+		return changes, fmt.Errorf("installing CRDs: making the client: %w", err)
 	}
 	var names []string
 	for _, source := range sources {
 		crds, err := ReadCRDs(source)
 		if err != nil {
-			return err
+			return changes, err
 		}
 		for _, crd := range crds {
-			if err := install(ctx, client, crd); err != nil {
-				return err
+			if err := installCRD(ctx, client, crd, update, &changes); err != nil {
+				return changes, fmt.Errorf("installing the CRD %s: %w", crd.Name, err)
 			}
 			names = append(names, crd.Name)
 		}
 	}
 	for _, name := range names {
 		if err := waitEstablished(ctx, client, name); err != nil {
+			return changes, err
+		}
+	}
+	return changes, nil
+}
+
+func installCRD(ctx context.Context, client clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition, update bool, changes *CRDChanges) error {
+	_, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{})
+	if err == nil {
+		changes.Created = append(changes.Created, crd.Name)
+		return nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	changed := false
+	if update {
+		if changed, err = updateCRD(ctx, client, crd); err != nil {
 			return err
 		}
+	}
+	if changed {
+		changes.Updated = append(changes.Updated, crd.Name)
+	} else {
+		changes.Unchanged = append(changes.Unchanged, crd.Name)
 	}
 	return nil
 }
@@ -126,22 +152,35 @@ func ReadCRDs(source fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error)
 	return crds, nil
 }
 
-func applyCRD(ctx context.Context, client clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+// updateCRD lets the API server, which knows all defaults, find out whether
+// anything differs: it writes nothing when an update changes nothing.
+func updateCRD(ctx context.Context, client clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
-	_, err := definitions.Create(ctx, crd, metav1.CreateOptions{})
-	for apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
-		var current *apiextensionsv1.CustomResourceDefinition
-		if current, err = definitions.Get(ctx, crd.Name, metav1.GetOptions{}); err != nil {
-			break
+	changed := false
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current, err := definitions.Get(ctx, crd.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		wanted := crd.DeepCopy()
-		wanted.ResourceVersion = current.ResourceVersion
-		_, err = definitions.Update(ctx, wanted, metav1.UpdateOptions{})
+		wanted := current.DeepCopy()
+		crd.Spec.DeepCopyInto(&wanted.Spec)
+		wanted.Labels = merged(wanted.Labels, crd.Labels)
+		wanted.Annotations = merged(wanted.Annotations, crd.Annotations)
+		updated, err := definitions.Update(ctx, wanted, metav1.UpdateOptions{})
+		if err == nil {
+			changed = updated.ResourceVersion != current.ResourceVersion
+		}
+		return err
+	})
+	return changed, err
+}
+
+func merged(present, ours map[string]string) map[string]string {
+	if present == nil {
+		return ours
 	}
-	if err != nil {
-		return fmt.Errorf("installing the CRD %s: %w", crd.Name, err)
-	}
-	return nil
+	maps.Copy(present, ours)
+	return present
 }
 
 // waitEstablished returns when the API server serves the CRD, or with the

@@ -5,34 +5,45 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// Purposes of data folders.
 const (
-	temporaryPrefix = "magicstick-controlplane-"
+	// PurposeControlPlane holds etcd's data and everything else of a control plane.
+	PurposeControlPlane = "controlplane"
+	// PurposeDev holds what "magicstick dev" keeps beside a cluster of somebody else.
+	PurposeDev = "dev"
+)
+
+const (
+	temporaryPrefix = "magicstick-"
 	lockName        = "lock"
 	// sweepAge is the age from which a temporary folder without a lock file was
 	// certainly left behind: a start writes the lock right after making the folder.
 	sweepAge = time.Minute
 )
 
-// dataDir is a folder that one control plane at a time holds.
-type dataDir struct {
+// DataDir is a folder that one process at a time holds.
+type DataDir struct {
 	path      string
 	temporary bool
 	lock      *os.File
 }
 
-// openDataDir makes and locks the folder. Without a path it makes a temporary
-// one, after removing those whose owners were killed before they could clean up.
-func openDataDir(path string) (*dataDir, error) {
-	dir := &dataDir{path: path}
+// OpenDataDir makes and locks the folder. Without a path it makes a temporary
+// one, with the purpose as part of its name, after removing the temporary
+// folders, of any purpose, whose owners were killed before they could clean up.
+func OpenDataDir(path, purpose string) (*DataDir, error) {
+	dir := &DataDir{path: path}
 	if path == "" {
 		sweepTemporary(os.TempDir())
-		made, err := os.MkdirTemp("", temporaryPrefix)
+		made, err := os.MkdirTemp("", temporaryPrefix+purpose+"-")
 		if err != nil {
 			return nil, fmt.Errorf("making a temporary data folder: %w", err)
 		}
@@ -49,7 +60,7 @@ func openDataDir(path string) (*dataDir, error) {
 	lock, err := lockFile(filepath.Join(absolute, lockName))
 	if err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("opening the data folder %s: another control plane is running in it", absolute)
+			return nil, fmt.Errorf("opening the data folder %s: another control plane is running in it, or another magicstick works in it", absolute)
 		}
 		return nil, fmt.Errorf("locking the data folder %s: %w", absolute, err)
 	}
@@ -57,8 +68,11 @@ func openDataDir(path string) (*dataDir, error) {
 	return dir, nil
 }
 
-// close releases the folder, and removes it when it is temporary.
-func (d *dataDir) close() error {
+// Path is the absolute path.
+func (d *DataDir) Path() string { return d.path }
+
+// Close releases the folder, and removes it when it is temporary.
+func (d *DataDir) Close() error {
 	var err error
 	if d.temporary {
 		if err = os.RemoveAll(d.path); err != nil {
@@ -83,6 +97,9 @@ func lockFile(path string) (*os.File, error) {
 	return file, nil
 }
 
+// temporaryName is what OpenDataDir calls temporary folders: purpose, then a number.
+var temporaryName = regexp.MustCompile(`^` + temporaryPrefix + `(` + PurposeControlPlane + `|` + PurposeDev + `)-[0-9]+$`)
+
 // sweepTemporary removes the temporary folders of owners that were killed. It
 // only touches real folders of our own user, and errors do not matter: the
 // next start tries again.
@@ -91,6 +108,7 @@ func sweepTemporary(parent string) {
 	if err != nil {
 		return
 	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return !temporaryName.MatchString(filepath.Base(path)) })
 	for _, path := range paths {
 		info, err := os.Lstat(path)
 		if err != nil || !info.IsDir() {
