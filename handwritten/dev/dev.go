@@ -130,23 +130,29 @@ func (s *session) startCluster(ctx context.Context) (string, error) {
 	return s.config.Host + ", data in " + s.dir, nil
 }
 
-// useCluster connects to the cluster of the given kubeconfig.
+// useCluster connects to the cluster of the given kubeconfig. Nothing is asked
+// of it yet: its name is on the screen before anything happens there.
 func (s *session) useCluster() (string, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(s.Kubeconfig)}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig %s: %w", s.Kubeconfig, err)
+	}
+	raw, err := loader.RawConfig()
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig %s: %w", s.Kubeconfig, err)
 	}
 	config.QPS = -1
-	dir := s.DataDir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "magicstick-dev-"); err != nil {
-			return "", fmt.Errorf("making a temporary data folder: %w", err)
-		}
-		s.onStop(func() error { return os.RemoveAll(dir) })
+	dir, err := controlplane.OpenDataDir(s.DataDir, controlplane.PurposeDev)
+	if err != nil {
+		return "", err
 	}
-	s.config, s.kubeconfig, s.dir = config, s.Kubeconfig, dir
-	return config.Host + " of " + s.Kubeconfig, nil
+	s.onStop(dir.Close)
+	s.config, s.kubeconfig, s.dir = config, s.Kubeconfig, dir.Path()
+	s.out.line("working on the cluster %s, context %q of KUBECONFIG=%s (unset KUBECONFIG to get a control plane of your own)",
+		config.Host, raw.CurrentContext, s.Kubeconfig)
+	return "data in " + s.dir, nil
 }
 
 func (s *session) startRegistry(ctx context.Context) (string, error) {

@@ -15,12 +15,19 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/handwritten/controlplane"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/dev"
 	"magicstick.dev/operator/handwritten/operator"
@@ -96,32 +103,144 @@ func TestRun_on_an_existing_cluster_keeps_what_is_there(t *testing.T) {
 	}
 	first := &output{}
 	require.NoError(t, dev.Run(t.Context(), options(first)), "%s", first)
-	assert.Regexp(t, `examples .* \d+ objects created\n`, first)
+	firstLine, _, _ := strings.Cut(first.String(), "\n")
+	assert.Contains(t, firstLine, plane.RESTConfig().Host)
+	assert.Contains(t, firstLine, `context "magicstick-dev" of KUBECONFIG=`+plane.KubeconfigPath())
+	assert.Regexp(t, `CRDs .* created: 9 of the product, .*; updated: 0 `, first)
+	assert.Regexp(t, `catalogs: \d+ created\n`, first)
+	assert.Regexp(t, `examples .* \d+ created\n`, first)
+	assert.NotContains(t, first.String(), "kept")
+	assert.Contains(t, first.String(), "left out: ApplianceSetup identity-system/local")
+	assert.NotContains(t, rows(t, first.String()), "ApplianceSetup/local")
 
-	// A person changes an example; the next run must not take that back.
-	activation := &appliancev1alpha1.ModuleActivation{}
-	key := client.ObjectKey{Namespace: "ai-system", Name: "litellm"}
-	require.NoError(t, c.Get(t.Context(), key, activation))
-	require.NoError(t, c.Patch(t.Context(), activation, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"enabled":false}}`))))
+	// A person customises the catalog, changes and relabels an example, marks a
+	// CRD, and has one from another version; none of the first three is taken back.
+	module := &appliancev1alpha1.ModuleActivation{ObjectMeta: metav1.ObjectMeta{Namespace: "ai-system", Name: "litellm"}}
+	catalog := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ai-system", Name: "magicstick-app-catalog"}}
+	definition := func(name string) *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name + ".appliance.magicstick.dev"}}
+	}
+	patch := func(object client.Object, text string) string {
+		require.NoError(t, c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))))
+		return object.GetResourceVersion()
+	}
+	patch(module, `{"spec":{"enabled":false}}`)
+	marked := patch(definition("hostoperations"), `{"metadata":{"labels":{"team":"theirs"}}}`)
+	patch(definition("appinstances"), `{"spec":{"names":{"shortNames":["older"]}}}`)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(catalog), catalog))
+	var key string
+	for key = range catalog.Data {
+	}
+	customised := patch(catalog, fmt.Sprintf(`{"data":{%q:%q}}`, key, catalog.Data[key]+"\n"))
+
 	second := &output{}
 	require.NoError(t, dev.Run(t.Context(), options(second)), "%s", second)
-	assert.Regexp(t, `examples .* 0 objects created, \d+ were there`, second)
+	assert.Contains(t, second.String(), "kept: ConfigMap ai-system/magicstick-app-catalog, which differs from the shipped catalog")
+	assert.Contains(t, second.String(), "kept: ModuleActivation ai-system/litellm, which differs from the example")
+	assert.Equal(t, 2, strings.Count(second.String(), "kept: "))
+	assert.Contains(t, second.String(), "updated, because they differed: CRDs appinstances.appliance.magicstick.dev\n")
+	assert.Regexp(t, `created: 0 of the product, 0 of Flux, 0 of the gateway; updated: 1 `, second)
+	assert.Regexp(t, `catalogs: 0 created, \d+ were there, 1 kept that differ\n`, second)
+	assert.Regexp(t, `examples .* 0 created, \d+ were there, 1 kept that differ\n`, second)
 	assert.Regexp(t, `Disabled`, rows(t, second.String())["ModuleActivation/litellm"])
-	require.NoError(t, c.Get(t.Context(), key, activation), "the cluster is not ours to stop")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(catalog), catalog), "the cluster is not ours to stop")
+	assert.Equal(t, customised, catalog.ResourceVersion)
+	crd := definition("hostoperations")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
+	assert.Equal(t, marked, crd.ResourceVersion)
 }
 
 func TestRun_names_the_example_that_is_refused(t *testing.T) {
 	plane := controlplanetest.StartControlPlane(t)
 	kube, err := kubernetes.NewForConfig(plane.RESTConfig())
 	require.NoError(t, err)
-	// A full namespace stands for any reason to refuse an object.
-	_, err = kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "identity-system"}}, metav1.CreateOptions{})
+	_, err = kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ai-system"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, kube.CoreV1().Namespaces().Delete(t.Context(), "identity-system", metav1.DeleteOptions{}))
+	// A quota stands for any reason to refuse an object.
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
+	none := corev1.ResourceList{"count/moduleactivations.appliance.magicstick.dev": resource.MustParse("0")}
+	quota.Spec.Hard = none
+	quota, err = kube.CoreV1().ResourceQuotas("ai-system").Create(t.Context(), quota, metav1.CreateOptions{})
+	require.NoError(t, err)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
+	_, err = kube.CoreV1().ResourceQuotas("ai-system").UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	err = dev.Run(t.Context(), dev.Options{Once: true, Kubeconfig: plane.KubeconfigPath(), Out: &output{}})
-	require.ErrorContains(t, err, "applying the examples: 1 of 14 were refused")
-	require.ErrorContains(t, err, "appliancesetup/seed-first-run.yaml")
-	require.ErrorContains(t, err, "being terminated")
+	require.ErrorContains(t, err, "applying the examples: 1 of ")
+	require.ErrorContains(t, err, "moduleactivation/seed-litellm.yaml")
+	require.ErrorContains(t, err, "exceeded quota")
+}
+
+// Two operators on one cluster: the second stands by, says so, and takes over
+// when the first ends, and again when the holder of the Lease was killed.
+func TestRun_stands_by_while_another_operator_works(t *testing.T) {
+	dir := t.TempDir()
+	first, second := &output{}, &output{}
+	run := func(options dev.Options) (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- dev.Run(ctx, options) }()
+		return sync.OnceFunc(func() {
+			cancel()
+			require.NoError(t, <-ended)
+		})
+	}
+	sees := func(out *output, words string, within time.Duration) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), words) }, within, 50*time.Millisecond, "%q in %s", words, out)
+	}
+	plane := controlplanetest.StartControlPlane(t, controlplanetest.WithControllerManager())
+	stopFirst := run(dev.Options{Kubeconfig: plane.KubeconfigPath(), Out: first})
+	t.Cleanup(stopFirst)
+	sees(first, "everything runs", time.Minute)
+	assert.NotContains(t, first.String(), "stands by")
+	stopSecond := run(dev.Options{Kubeconfig: plane.KubeconfigPath(), Out: second})
+	t.Cleanup(stopSecond)
+	sees(second, "stands by: the operator ", time.Minute)
+	assert.Contains(t, second.String(), "holds the Lease ai-system/magicstick-operator")
+	stopFirst()
+	// The Lease was released: nobody waits for its 15 seconds.
+	sees(second, "this one works now", 8*time.Second)
+	stopSecond()
+
+	t.Run("on the embedded plane after a kill", func(t *testing.T) {
+		// What a killed operator leaves in the data folder: its Lease, just renewed.
+		before, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: dir})
+		require.NoError(t, err)
+		kube, err := kubernetes.NewForConfig(before.RESTConfig())
+		require.NoError(t, err)
+		_, err = kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ai-system"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: operator.LeaseName}}
+		now := metav1.NowMicro()
+		left.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("killed"), LeaseDurationSeconds: ptr.To(int32(6)), AcquireTime: &now, RenewTime: &now}
+		_, err = kube.CoordinationV1().Leases("ai-system").Create(t.Context(), left, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, before.Stop())
+
+		third := &output{}
+		stop := run(dev.Options{DataDir: dir, Out: third})
+		t.Cleanup(stop)
+		sees(third, "stands by: the operator killed holds the Lease", 2*time.Minute)
+		sees(third, "this one works now", 10*time.Second)
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+		require.NoError(t, err)
+		kube, err = kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		lease, err := kube.CoordinationV1().Leases("ai-system").Get(t.Context(), operator.LeaseName, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.NotEqual(t, "killed", *lease.Spec.HolderIdentity)
+		assert.Equal(t, int32(6), *lease.Spec.LeaseDurationSeconds, "the next one waits no longer either")
+		stop()
+		after, err := controlplane.Start(t.Context(), controlplane.Options{DataDir: dir})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, after.Stop()) })
+		kube, err = kubernetes.NewForConfig(after.RESTConfig())
+		require.NoError(t, err)
+		lease, err = kube.CoordinationV1().Leases("ai-system").Get(t.Context(), operator.LeaseName, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, ptr.Deref(lease.Spec.HolderIdentity, ""), "an orderly end gives the Lease back")
+	})
 }
 
 func TestRun_refuses(t *testing.T) {

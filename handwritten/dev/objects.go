@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +33,12 @@ const fieldOwner = client.FieldOwner("magicstick-dev")
 var namespaces = []string{"ai-system", "ai", flux.Namespace, "identity-system"}
 
 func (s *session) installCRDs(ctx context.Context) (string, error) {
-	if err := controlplane.InstallCRDs(ctx, s.config, crds.FS); err != nil {
+	own, err := controlplane.EnsureCRDs(ctx, s.config, crds.FS)
+	if err != nil {
 		return "", err
+	}
+	if len(own.Updated) > 0 {
+		s.out.line("  updated, because they differed: CRDs %s", strings.Join(own.Updated, ", "))
 	}
 	// A cluster with Flux has CRDs that fit its Flux; ours must not replace them.
 	// The same goes for its gateway.
@@ -45,7 +50,8 @@ func (s *session) installCRDs(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d of the product, %d of Flux, %d of the gateway", len(crds.Files()), missing, gateway), nil
+	return fmt.Sprintf("created: %d of the product, %d of Flux, %d of the gateway; updated: %d of the product",
+		len(own.Created), missing, gateway, len(own.Updated)), nil
 }
 
 func (s *session) applyBasics(ctx context.Context) (string, error) {
@@ -60,25 +66,42 @@ func (s *session) applyBasics(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("creating the namespace %s: %w", name, err)
 		}
 	}
-	shipped := catalogs.ShippedConfigMaps()
-	for _, configMap := range shipped {
+	objects, err := s.client()
+	if err != nil {
+		return "", err
+	}
+	var made tally
+	for _, configMap := range catalogs.ShippedConfigMaps() {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap",
 			"metadata": map[string]any{"namespace": configMap.Namespace, "name": configMap.Name},
 			"data":     toAnyMap(configMap.Data),
 		}}
-		if err := s.apply(ctx, object); err != nil {
-			return "", fmt.Errorf("installing the shipped catalog: %w", err)
+		result, err := createOrKeep(ctx, objects, example{object: object})
+		if err != nil {
+			return "", fmt.Errorf("installing the shipped catalog %s/%s: %w", configMap.Namespace, configMap.Name, err)
 		}
+		made[result]++
+		s.tellKept(result, object, "the shipped catalog")
 	}
-	return fmt.Sprintf("%s; %d catalogs", strings.Join(namespaces, ", "), len(shipped)), nil
+	return fmt.Sprintf("%s; catalogs: %s", strings.Join(namespaces, ", "), made), nil
 }
 
-// apply makes the given fields so, whoever owned them before.
-func (s *session) apply(ctx context.Context, object *unstructured.Unstructured) error {
+// client refuses fields that a kind does not have.
+func (s *session) client() (client.Client, error) {
 	c, err := client.New(s.config, client.Options{})
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client.WithFieldValidation(c, metav1.FieldValidationStrict), nil
+}
+
+// apply makes the given fields so, whoever owned them before. It is for objects
+// that follow this very run, such as the address of the Git source.
+func (s *session) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	c, err := s.client()
+	if err != nil {
+		return err
 	}
 	// What we apply is read from the embedded files or built above, not a cached object.
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
@@ -153,20 +176,23 @@ func (s *session) applyExamples(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := client.New(s.config, client.Options{})
+	objects, err := s.client()
 	if err != nil {
-		return "", fmt.Errorf("applying the examples: %w", err)
+		return "", err
 	}
-	strict := client.WithFieldValidation(c, metav1.FieldValidationStrict)
-	created, kept := 0, 0
+	var made tally
 	var refused []error
 	for _, e := range list {
-		err := createExample(ctx, strict, e)
+		if s.Kubeconfig != "" && e.object.GetKind() == "ApplianceSetup" {
+			// Only the automation of a host that is being set up makes these.
+			s.out.line("  left out: %s, which on a cluster only the setup of its host makes", title(e.object))
+			continue
+		}
+		result, err := createOrKeep(ctx, objects, e)
 		switch {
 		case err == nil:
-			created++
-		case apierrors.IsAlreadyExists(err):
-			kept++
+			made[result]++
+			s.tellKept(result, e.object, "the example")
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		default:
@@ -176,11 +202,80 @@ func (s *session) applyExamples(ctx context.Context) (string, error) {
 	if len(refused) > 0 {
 		return "", fmt.Errorf("applying the examples: %d of %d were refused: %w", len(refused), len(list), errors.Join(refused...))
 	}
-	result := fmt.Sprintf("%d objects created", created)
-	if kept > 0 {
-		result += fmt.Sprintf(", %d were there", kept)
+	return made.String(), nil
+}
+
+// outcome says what became of an object that should exist.
+type outcome int
+
+const (
+	created outcome = iota
+	present         // it was there, with every field that ours has
+	kept            // it was there and differs
+)
+
+// tally counts outcomes.
+type tally [kept + 1]int
+
+func (t tally) String() string {
+	text := fmt.Sprintf("%d created", t[created])
+	if t[present] > 0 {
+		text += fmt.Sprintf(", %d were there", t[present])
 	}
-	return result, nil
+	if t[kept] > 0 {
+		text += fmt.Sprintf(", %d kept that differ", t[kept])
+	}
+	return text
+}
+
+func (s *session) tellKept(result outcome, object *unstructured.Unstructured, what string) {
+	if result == kept {
+		s.out.line("  kept: %s, which differs from %s", title(object), what)
+	}
+}
+
+func title(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
+}
+
+// createOrKeep creates an object and never changes one that is there.
+func createOrKeep(ctx context.Context, c client.Client, e example) (outcome, error) {
+	err := createExample(ctx, c, e)
+	if !apierrors.IsAlreadyExists(err) {
+		return created, err
+	}
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(e.object.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(e.object), found); err != nil {
+		return kept, err
+	}
+	for _, field := range []string{"spec", "data"} {
+		if !includes(found.Object[field], e.object.Object[field]) {
+			return kept, nil
+		}
+	}
+	return present, nil
+}
+
+// includes says whether the fields of want have the same values in have, which
+// may have more: the API server fills in defaults.
+func includes(have, want any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		have, _ := have.(map[string]any)
+		for key, value := range want {
+			if present, found := have[key]; !found || !includes(present, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, _ := have.([]any)
+		return slices.EqualFunc(have, want, includes)
+	}
+	return have == want
 }
 
 func createExample(ctx context.Context, c client.Client, e example) error {

@@ -4,16 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"log/slog"
-
 	"magicstick.dev/operator/handwritten/operator"
+)
+
+const (
+	// embeddedLease is how long the Lease outlives an operator that was killed,
+	// on the control plane of a person who starts it again at once.
+	embeddedLease = 6 * time.Second
+	// electionPatience is how long the Lease may take before the person hears of it.
+	electionPatience = time.Second
 )
 
 // startOperator runs all controllers in this process, with their log in a file:
@@ -34,10 +45,10 @@ func (s *session) startOperator(ctx context.Context) (string, error) {
 	klog.SetLogger(logger)
 
 	options := operator.DefaultOptions()
-	// Ports and a Lease are for a process in a cluster. On a cluster of somebody
-	// else the Lease keeps two operators from working against each other.
 	options.MetricsAddress, options.ProbeAddress = "0", "0"
-	options.LeaderElection = s.Kubeconfig != ""
+	if s.Kubeconfig == "" {
+		options.LeaseDuration = embeddedLease
+	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	manager, err := operator.New(running, s.config, options)
 	if err != nil {
@@ -64,17 +75,49 @@ func (s *session) startOperator(ctx context.Context) (string, error) {
 		return nil // a failure was reported when it happened
 	})
 	s.failures = append(s.failures, failure{ended, reason})
-	if options.LeaderElection {
-		return "waits for its Lease, log in " + path, nil
-	}
+	// Informers fill whether this process works or stands by.
 	synced := make(chan bool, 1)
 	go func() { synced <- manager.GetCache().WaitForCacheSync(running) }()
 	select {
 	case <-synced:
-		return "log in " + path, nil
 	case <-ended:
 		return "", reason()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+	select {
+	case <-manager.Elected():
+		return "log in " + path, nil
+	case <-ended:
+		return "", reason()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(electionPatience):
+	}
+	lease := options.Appliance.Namespace + "/" + operator.LeaseName
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-manager.Elected():
+			s.out.line("operator: nobody else holds the Lease %s any more, this one works now", lease)
+		case <-ended:
+		}
+	}()
+	s.onStop(func() error { cancel(); <-ended; <-watching; return nil })
+	return fmt.Sprintf("stands by: %s holds the Lease %s; takes over when that one ends, or %s after it was killed (log in %s)",
+		s.leaseHolder(ctx, options.Appliance.Namespace), lease, options.LeaseDuration, path), nil
+}
+
+// leaseHolder names the operator that works, as well as that can be known.
+func (s *session) leaseHolder(ctx context.Context, namespace string) string {
+	client, err := kubernetes.NewForConfig(s.config)
+	if err != nil {
+		return "another operator"
+	}
+	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, operator.LeaseName, metav1.GetOptions{})
+	if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+		return "another operator"
+	}
+	return "the operator " + *lease.Spec.HolderIdentity
 }

@@ -94,14 +94,14 @@ func TestPending(t *testing.T) {
 }
 
 func TestLayOut(t *testing.T) {
-	lines := layOut([][]string{{"KIND", "NAME", "MESSAGE"}, {"Modul", "ä", strings.Repeat("x", 50)}, {"M", "longer", "a\nb\x1b[2Jc"}}, 40)
+	lines := layOut([][]string{{"KIND", "NAME", "MESSAGE"}, {"Modul", "ä", "what" + strings.Repeat("x", 50) + "the reason why"}, {"M", "longer", "a\nb\x1b[2Jc"}}, 40)
 	assert.Equal(t, []string{
 		"KIND   NAME    MESSAGE",
-		"Modul  ä       " + strings.Repeat("x", 22) + "...",
+		"Modul  ä       what" + "xxx" + "..." + "x" + "the reason why",
 		"M      longer  a b [2Jc",
 	}, lines)
-	// A terminal that is too narrow still shows the start of the message.
-	assert.Equal(t, "a  "+strings.Repeat("y", minMessage-3)+"...", layOut([][]string{{"a", strings.Repeat("y", 99)}}, 5)[0])
+	// A terminal that is too narrow still shows both ends of the message.
+	assert.Equal(t, "a  "+strings.Repeat("y", 5)+"..."+strings.Repeat("y", 12), layOut([][]string{{"a", strings.Repeat("y", 99)}}, 5)[0])
 }
 
 func TestPrinter_replaces_the_table_on_a_terminal(t *testing.T) {
@@ -123,12 +123,13 @@ func TestPrinter_replaces_the_table_on_a_terminal(t *testing.T) {
 		p.table([][]string{{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}})
 		assert.Equal(t, "1\n2\n3\n... and 3 more; enlarge the window or use kubectl\n", out.String())
 	})
-	t.Run("printed again elsewhere", func(t *testing.T) {
+	t.Run("printed again elsewhere, and whole", func(t *testing.T) {
 		out.Reset()
 		p := newPrinter(&out)
+		long := strings.Repeat("message ", 100) + "end"
 		p.table([][]string{{"A"}})
-		p.table([][]string{{"B"}})
-		assert.Equal(t, "\nA\n\nB\n", out.String())
+		p.table([][]string{{"B", long}})
+		assert.Equal(t, "\nA\n\nB  "+long+"\n", out.String())
 	})
 }
 
@@ -144,6 +145,27 @@ func TestReadExamples_shows_each_object_once(t *testing.T) {
 	assert.Contains(t, statuses, "Appliance/local")
 	assert.False(t, statuses["Appliance/local"], "the operator writes that status")
 	assert.True(t, statuses["ApplianceSetup/local"], "only host automation writes that one")
+}
+
+func TestIncludes(t *testing.T) {
+	for name, test := range map[string]struct {
+		have, want string
+		same       bool
+	}{
+		"the API server's defaults": {"{a: 1, b: {c: x, d: default}}", "{a: 1, b: {c: x}}", true},
+		"another value":             {"{a: 1, b: {c: x}}", "{a: 1, b: {c: y}}", false},
+		"a field taken off":         {"{b: {}}", "{b: {c: x}}", false},
+		"a longer list":             {"{a: [x, y]}", "{a: [x]}", false},
+		"a list in another order":   {"{a: [x, y]}", "{a: [y, x]}", false},
+		"objects in a list":         {"{a: [{k: 1, d: 2}]}", "{a: [{k: 1}]}", true},
+		"another type":              {"{a: text}", "{a: {b: c}}", false},
+		"a null":                    {"{a: 1}", "{a: null}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have, want := object(t, "kind: X\nspec: "+test.have), object(t, "kind: X\nspec: "+test.want)
+			assert.Equal(t, test.same, includes(have.Object["spec"], want.Object["spec"]))
+		})
+	}
 }
 
 func TestStandInSource_has_every_module_of_the_catalog(t *testing.T) {

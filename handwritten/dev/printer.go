@@ -3,6 +3,7 @@ package dev
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -12,9 +13,12 @@ import (
 )
 
 const (
-	// plainWidth is how wide the table is where nobody says how wide a line may be.
-	plainWidth = 160
-	columnGap  = "  "
+	// unbounded is the width where no terminal bounds it: files and pipes get whole messages.
+	unbounded = math.MaxInt
+	// fallbackWidth and fallbackHeight are of a terminal that does not tell its size.
+	fallbackWidth, fallbackHeight = 160, 40
+	columnGap                     = "  "
+	ellipsis                      = "..."
 	// minMessage is the least width of the last column, on narrow terminals too.
 	minMessage = 20
 )
@@ -39,7 +43,7 @@ func newPrinter(out io.Writer) *printer {
 	p.size = func() (int, int) {
 		width, height, err := term.GetSize(int(file.Fd()))
 		if err != nil {
-			return plainWidth, 40
+			return fallbackWidth, fallbackHeight
 		}
 		return width, height
 	}
@@ -58,7 +62,7 @@ func (p *printer) line(format string, args ...any) {
 func (p *printer) table(rows [][]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	width, height := plainWidth, 0
+	width, height := unbounded, 0
 	if p.size != nil {
 		width, height = p.size()
 	}
@@ -115,12 +119,15 @@ func layOut(rows [][]string, width int) []string {
 	return lines
 }
 
+// cut leaves out the middle: a message starts with what and ends with why.
 func cut(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
 	}
-	return string(runes[:width-3]) + "..."
+	start := (width - len(ellipsis)) / 3
+	end := len(runes) - (width - len(ellipsis) - start)
+	return string(runes[:start]) + ellipsis + string(runes[end:])
 }
 
 // printable replaces what would move the cursor or break the line.

@@ -40,8 +40,8 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=ai-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=ai-system,resources=events,verbs=create;patch
 
-// leaderElectionID is the name of the Lease in the Appliance's namespace.
-const leaderElectionID = "magicstick-operator"
+// LeaseName is the name of the Lease in the Appliance's namespace.
+const LeaseName = "magicstick-operator"
 
 // Scheme knows every kind that the operator reads or writes.
 func Scheme() (*runtime.Scheme, error) {
@@ -81,12 +81,16 @@ func New(ctx context.Context, connection *rest.Config, options Options) (manager
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection:                options.LeaderElection,
-		LeaderElectionID:              leaderElectionID,
+		LeaderElectionID:              LeaseName,
 		LeaderElectionNamespace:       options.Appliance.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
-		HealthProbeBindAddress:        options.ProbeAddress,
-		GracefulShutdownTimeout:       &options.ShutdownTimeout,
+		LeaseDuration:                 &options.LeaseDuration,
+		// The proportions of controller-runtime's defaults: 15 s, 10 s, 2 s.
+		RenewDeadline:           ptr.To(options.LeaseDuration * 2 / 3),
+		RetryPeriod:             ptr.To(options.LeaseDuration * 2 / 15),
+		Metrics:                 metricsserver.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress:  options.ProbeAddress,
+		GracefulShutdownTimeout: &options.ShutdownTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the operator: %w", err)

@@ -37,6 +37,8 @@ type Options struct {
 
 	// LeaderElection makes sure that of several processes one works.
 	LeaderElection bool
+	// LeaseDuration is how long one that was killed keeps the others waiting.
+	LeaseDuration time.Duration
 	// MetricsAddress serves Prometheus metrics over HTTP; "0" switches it off.
 	MetricsAddress string
 	// ProbeAddress serves /healthz and /readyz; "0" switches it off.
@@ -61,6 +63,7 @@ func DefaultOptions() Options {
 		OIDCClientSecret:   "magicstick-human-gateway-client",
 		Domains:            kube.DefaultDomains,
 		LeaderElection:     true,
+		LeaseDuration:      15 * time.Second,
 		MetricsAddress:     ":8080",
 		ProbeAddress:       ":8081",
 		ShutdownTimeout:    20 * time.Second,
@@ -103,6 +106,9 @@ func (o Options) Validate() error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			problems = append(problems, fmt.Errorf("%s %q: want host:port, :port, or 0 for none: %w", option, address, err))
 		}
+	}
+	if o.LeaseDuration < time.Second {
+		problems = append(problems, fmt.Errorf("lease duration %s: must be at least 1 s", o.LeaseDuration))
 	}
 	if o.ShutdownTimeout < 0 {
 		problems = append(problems, fmt.Errorf("shutdown timeout %s: must not be negative", o.ShutdownTimeout))
