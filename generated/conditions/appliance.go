@@ -25,8 +25,8 @@ const (
 	// ApplianceReasonWaitingForModels: Modules and instances are settled, but at least one model is
 	// not; the message names the first.
 	ApplianceReasonWaitingForModels = "WaitingForModels"
-	// ApplianceReasonDegraded: A module, an instance or a model has failed; the message names the
-	// first and its reason.
+	// ApplianceReasonDegraded: A module, an instance or a model has failed, or a module of
+	// spec.modules cannot be switched on; the message names the first and its reason.
 	ApplianceReasonDegraded = "Degraded"
 	// ApplianceReasonCatalogUnavailable: A shipped catalog cannot be read or is invalid. The phase and
 	// the rest of the status stay as they were last computed.
@@ -69,7 +69,7 @@ var Appliance = Table{
 				{
 					Reason:   ApplianceReasonDegraded,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "A module, an instance or a model has failed; the message names the first and its reason.",
+					Meaning:  "A module, an instance or a model has failed, or a module of spec.modules cannot be switched on; the message names the first and its reason.",
 				},
 				{
 					Reason:   ApplianceReasonCatalogUnavailable,

@@ -23,23 +23,33 @@ const (
 	// still there.
 	ModuleActivationReasonRemoving = "Removing"
 	// ModuleActivationReasonWaitingForModules: A module that this one requires is missing, disabled,
-	// being deleted or not Ready; the message names it. The own Kustomization is kept, suspended.
+	// being deleted or not Ready; the message names it. A required module is also missing when the
+	// name of its activation is taken by one for another module. The own Kustomization is kept,
+	// suspended.
 	ModuleActivationReasonWaitingForModules = "WaitingForModules"
 	// ModuleActivationReasonWaitingForCRDs: Flux's Kustomization is not known to the API server; the
 	// message names the missing CustomResourceDefinition.
 	ModuleActivationReasonWaitingForCRDs = "WaitingForCRDs"
 	// ModuleActivationReasonWaitingForKustomization: The Kustomization was applied and Flux has not
-	// come to a result yet.
+	// come to a result yet. That is also so while Flux reports it as not Ready with the reason
+	// DependencyNotReady or Progressing, which say that the work goes on; the message passes on what
+	// Flux says.
 	ModuleActivationReasonWaitingForKustomization = "WaitingForKustomization"
 	// ModuleActivationReasonKustomizationReady: Flux reports the Kustomization as Ready. A reason that
 	// Flux gives is passed through in its place.
 	ModuleActivationReasonKustomizationReady = "KustomizationReady"
 	// ModuleActivationReasonKustomizationNotReady: Flux reports the Kustomization as not Ready and
-	// gives no reason. A reason that Flux gives is passed through in its place.
+	// gives no reason. A reason that Flux gives is passed through in its place, except
+	// DependencyNotReady and Progressing: those are no failure and show as WaitingForKustomization.
 	ModuleActivationReasonKustomizationNotReady = "KustomizationNotReady"
+	// ModuleActivationReasonKustomizationConflict: A Kustomization of the name that this module uses
+	// exists and was made by somebody else or for another module. It is neither changed nor deleted;
+	// the message names it and says what to do. The module goes on by itself when it is gone or
+	// labelled as this module's.
+	ModuleActivationReasonKustomizationConflict = "KustomizationConflict"
 	// ModuleActivationReasonKustomizationRefused: The API server refused the Kustomization, for
-	// example because Flux's namespace does not exist; the message holds its answer. The operator
-	// tries again with a growing pause.
+	// example because Flux's namespace does not exist, or another write that comes before it; the
+	// message holds its answer. The operator tries again with a growing pause.
 	ModuleActivationReasonKustomizationRefused = "KustomizationRefused"
 	// ModuleActivationReasonUnknownModule: The module catalog has no module of this key or alias.
 	ModuleActivationReasonUnknownModule = "UnknownModule"
@@ -86,7 +96,7 @@ var ModuleActivation = Table{
 				{
 					Reason:   ModuleActivationReasonWaitingForModules,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "A module that this one requires is missing, disabled, being deleted or not Ready; the message names it. The own Kustomization is kept, suspended.",
+					Meaning:  "A module that this one requires is missing, disabled, being deleted or not Ready; the message names it. A required module is also missing when the name of its activation is taken by one for another module. The own Kustomization is kept, suspended.",
 				},
 				{
 					Reason:   ModuleActivationReasonWaitingForCRDs,
@@ -96,7 +106,7 @@ var ModuleActivation = Table{
 				{
 					Reason:   ModuleActivationReasonWaitingForKustomization,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "The Kustomization was applied and Flux has not come to a result yet.",
+					Meaning:  "The Kustomization was applied and Flux has not come to a result yet. That is also so while Flux reports it as not Ready with the reason DependencyNotReady or Progressing, which say that the work goes on; the message passes on what Flux says.",
 				},
 				{
 					Reason:   ModuleActivationReasonKustomizationReady,
@@ -106,12 +116,17 @@ var ModuleActivation = Table{
 				{
 					Reason:   ModuleActivationReasonKustomizationNotReady,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "Flux reports the Kustomization as not Ready and gives no reason. A reason that Flux gives is passed through in its place.",
+					Meaning:  "Flux reports the Kustomization as not Ready and gives no reason. A reason that Flux gives is passed through in its place, except DependencyNotReady and Progressing: those are no failure and show as WaitingForKustomization.",
+				},
+				{
+					Reason:   ModuleActivationReasonKustomizationConflict,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "A Kustomization of the name that this module uses exists and was made by somebody else or for another module. It is neither changed nor deleted; the message names it and says what to do. The module goes on by itself when it is gone or labelled as this module's.",
 				},
 				{
 					Reason:   ModuleActivationReasonKustomizationRefused,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "The API server refused the Kustomization, for example because Flux's namespace does not exist; the message holds its answer. The operator tries again with a growing pause.",
+					Meaning:  "The API server refused the Kustomization, for example because Flux's namespace does not exist, or another write that comes before it; the message holds its answer. The operator tries again with a growing pause.",
 				},
 				{
 					Reason:   ModuleActivationReasonUnknownModule,
@@ -170,7 +185,7 @@ var ModuleActivation = Table{
 		{
 			Phase:   "Degraded",
 			Meaning: "The module has failed or cannot be installed as it was asked for.",
-			Reasons: []string{ModuleActivationReasonKustomizationNotReady, ModuleActivationReasonKustomizationRefused, ModuleActivationReasonUnknownModule, ModuleActivationReasonStaticModule, ModuleActivationReasonDuplicateModule, ModuleActivationReasonInvalidParameters, ModuleActivationReasonCatalogUnavailable},
+			Reasons: []string{ModuleActivationReasonKustomizationNotReady, ModuleActivationReasonKustomizationConflict, ModuleActivationReasonKustomizationRefused, ModuleActivationReasonUnknownModule, ModuleActivationReasonStaticModule, ModuleActivationReasonDuplicateModule, ModuleActivationReasonInvalidParameters, ModuleActivationReasonCatalogUnavailable},
 		},
 		{
 			Phase:   "Suspended",

@@ -96,7 +96,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if appliance.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	facts := Facts{Appliance: appliance, Now: r.Now()}
+	now := r.Now()
+	if pause := r.pause(now); pause > 0 {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	facts := Facts{Appliance: appliance, Now: now}
 	modules, modulesErr := r.Catalogs.Modules(ctx)
 	applications, applicationsErr := r.Catalogs.Applications(ctx)
 	var seedErr error
@@ -104,41 +108,51 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		facts.CatalogError = err.Error()
 	} else {
 		facts.Modules, facts.Applications = modules, applications
-		facts.UnknownModules, seedErr = r.seed(ctx, appliance, modules)
+		seedErr = r.seed(ctx, &facts)
 	}
-	if pause := r.pause(facts.Now); pause > 0 {
-		return reconcile.Result{RequeueAfter: pause}, seedErr
-	}
+	// A module that could not be switched on keeps nobody from reading the rest.
 	if err := r.collect(ctx, &facts); err != nil {
 		return reconcile.Result{}, errors.Join(seedErr, err)
 	}
 	err := r.write(ctx, appliance, Aggregate(facts))
-	if kube.IsStale(err) {
-		return reconcile.Result{RequeueAfter: writePause}, seedErr
+	if kube.IsStale(err) && seedErr == nil {
+		return reconcile.Result{RequeueAfter: writePause}, nil
 	}
 	return reconcile.Result{}, errors.Join(seedErr, err)
 }
 
-func (r *Reconciler) seed(ctx context.Context, appliance *appliancev1alpha1.Appliance, modules Modules) ([]string, error) {
-	var lookup error
-	seeds, unknown := Seeds(appliance.Spec.Modules, modules, func(module catalogs.Module) bool {
-		activations, err := kube.ModuleActivations(ctx, r.Client, r.Name.Namespace, append([]string{module.Key}, module.Aliases...)...)
-		lookup = errors.Join(lookup, err)
+// seed switches on missing default modules, each on its own, and notes in the
+// facts what a person has to repair.
+func (r *Reconciler) seed(ctx context.Context, facts *Facts) error {
+	var failure error
+	seeds, unknown := Seeds(facts.Appliance.Spec.Modules, facts.Modules, func(module catalogs.Module) bool {
+		activations, err := kube.ModuleActivations(ctx, r.Client, r.Name.Namespace, names(module)...)
+		failure = errors.Join(failure, err)
 		return err != nil || len(activations) > 0
 	})
-	if lookup != nil {
-		return unknown, lookup
-	}
+	facts.UnknownModules, facts.Unseeded = unknown, map[string]string{}
 	for _, key := range seeds {
-		created, err := kube.EnableModule(ctx, r.Client, key, r.Name)
+		namesake, err := kube.ModuleActivationNamed(ctx, r.Client, types.NamespacedName{Namespace: r.Name.Namespace, Name: key})
 		if err != nil {
-			return unknown, err
+			failure = errors.Join(failure, err)
+			continue
 		}
+		if namesake != nil {
+			if problem := nameTaken(key, namesake, facts.Modules); problem != "" {
+				facts.Unseeded[key] = problem
+			}
+			continue
+		}
+		created, err := kube.EnableModule(ctx, r.Client, key, r.Name)
+		if kube.IsRefused(err) {
+			facts.Unseeded[key] = "spec.modules: the API server refused to switch it on: " + kube.Refusal(err)
+		}
+		failure = errors.Join(failure, err)
 		if created {
 			log.FromContext(ctx).Info("switched on a default module", "module", key)
 		}
 	}
-	return unknown, nil
+	return failure
 }
 
 func (r *Reconciler) collect(ctx context.Context, facts *Facts) error {

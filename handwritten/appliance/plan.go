@@ -33,10 +33,13 @@ type Facts struct {
 	Applications Applications
 	// UnknownModules are keys of spec.modules that no module has.
 	UnknownModules []string
-	Activations    []appliancev1alpha1.ModuleActivation
-	Instances      []appliancev1alpha1.AppInstance
-	Models         []appliancev1alpha1.ModelActivation
-	Now            time.Time
+	// Unseeded says for modules of spec.modules, by canonical key, why they
+	// cannot be switched on.
+	Unseeded    map[string]string
+	Activations []appliancev1alpha1.ModuleActivation
+	Instances   []appliancev1alpha1.AppInstance
+	Models      []appliancev1alpha1.ModelActivation
+	Now         time.Time
 }
 
 // Limits of the aggregate (contract/rulings.md 1). The last one is ours: the
@@ -65,8 +68,8 @@ type row struct {
 	class   class
 	key     string // as in the map; instances: <application>/<instance>
 	phase   string
-	message string // of the object
-	put     func(*appliancev1alpha1.ApplianceStatus)
+	message string                                   // of the object
+	put     func(*appliancev1alpha1.ApplianceStatus) // nil: counts, but is not listed
 	bytes   int
 }
 
@@ -166,6 +169,9 @@ func place(status *appliancev1alpha1.ApplianceStatus, rows []row) string {
 	left := maxBytes
 	omitted := map[class]int{}
 	for _, entry := range ordered {
+		if entry.put == nil {
+			continue
+		}
 		if cost := entry.bytes + 2*len(entry.key) + rowOverhead; cost <= left && hasRoom(status, entry) {
 			entry.put(status)
 			left -= cost

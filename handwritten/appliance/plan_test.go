@@ -258,6 +258,126 @@ func TestRows(t *testing.T) {
 	require.Equal(t, ptr.To("kubeai/qwen352bvlembedding"), row.ModelRef)
 }
 
+// S098, H15: whatever the names, no trouble is lost, and no row speaks for a
+// module that it is not about.
+func TestDuplicatesNeverHide(t *testing.T) {
+	younger := func(name, asked, phase string) appliancev1alpha1.ModuleActivation {
+		one := module(name, phase)
+		one.Spec.Module, one.CreationTimestamp = asked, metav1.NewTime(now.Add(time.Second))
+		return one
+	}
+	named := func(name, asked, phase string) appliancev1alpha1.ModuleActivation {
+		one := module(name, phase)
+		one.Spec.Module = asked
+		return one
+	}
+	for name, c := range map[string]struct {
+		activations []appliancev1alpha1.ModuleActivation
+		unknown     []string
+		unseeded    map[string]string
+		rows        map[string]string
+		phase       string
+		message     string
+	}{
+		"a name of its own": {
+			activations: []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), younger("second", "litellm", "Degraded")},
+			rows:        map[string]string{"litellm": "Ready", "second": "Degraded"},
+			phase:       "Degraded", message: "module second is degraded: message of second",
+		},
+		"the name of a module that has a row": {
+			activations: []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), named("my-gpu", "gpu", "Ready"), younger("gpu", "litellm", "Degraded")},
+			rows:        map[string]string{"litellm": "Ready", "gpu": "Ready", "litellm/gpu": "Degraded"},
+			phase:       "Degraded", message: "module litellm/gpu is degraded: message of gpu",
+		},
+		"the name of a module that nobody asked for": {
+			activations: []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), younger("gpu", "litellm", "Degraded")},
+			rows:        map[string]string{"litellm": "Ready", "litellm/gpu": "Degraded"},
+			phase:       "Degraded", message: "module litellm/gpu is degraded",
+		},
+		"the name of its own module": {
+			activations: []appliancev1alpha1.ModuleActivation{named("first", "litellm", "Ready"), younger("litellm", "litellm", "Degraded")},
+			rows:        map[string]string{"litellm": "Ready", "litellm/litellm": "Degraded"},
+			phase:       "Degraded", message: "module litellm/litellm is degraded",
+		},
+		"the name of a module that is listed later": {
+			activations: []appliancev1alpha1.ModuleActivation{named("a", "x-two", "Degraded"), younger("x-one", "x-two", "Degraded"), younger("z", "x-one", "Degraded")},
+			rows:        map[string]string{"x-two": "Degraded", "x-one": "Degraded", "x-two/x-one": "Degraded"},
+			phase:       "Degraded", message: "module x-one is degraded: message of z",
+		},
+		"even the longer key is taken": {
+			activations: []appliancev1alpha1.ModuleActivation{module("litellm", "Ready"), named("odd", "litellm/gpu", "Degraded"), younger("gpu", "litellm", "Degraded")},
+			rows:        map[string]string{"litellm": "Ready", "litellm/gpu": "Degraded", "litellm/gpu+": "Degraded"},
+			phase:       "Degraded", message: "module litellm/gpu is degraded: message of odd",
+		},
+		"an unknown default that an activation asks for, too": {
+			activations: []appliancev1alpha1.ModuleActivation{named("a", "nonsense", "Reconciling")},
+			unknown:     []string{"nonsense"},
+			rows:        map[string]string{"nonsense": "Reconciling"},
+			phase:       "Degraded", message: "module nonsense is degraded: spec.modules: the module catalog has no module nonsense",
+		},
+		"a default that cannot be switched on": {
+			activations: []appliancev1alpha1.ModuleActivation{named("litellm", "gpu", "Ready")},
+			unseeded:    map[string]string{"litellm": "spec.modules: ModuleActivation litellm exists but is for module gpu"},
+			rows:        map[string]string{"gpu": "Ready", "litellm": "Degraded"},
+			phase:       "Degraded", message: "module litellm is degraded: spec.modules: ModuleActivation litellm exists but is for module gpu",
+		},
+		"a default that was switched on since": {
+			activations: []appliancev1alpha1.ModuleActivation{module("litellm", "Ready")},
+			unseeded:    map[string]string{"litellm": "old news"},
+			rows:        map[string]string{"litellm": "Ready"},
+			phase:       "Ready", message: "Every module",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts(t)
+			f.Activations, f.UnknownModules, f.Unseeded = c.activations, c.unknown, c.unseeded
+			status := Aggregate(f)
+			rows := map[string]string{}
+			for key, value := range status.Modules {
+				rows[key] = string(value.Phase)
+			}
+			require.Equal(t, c.rows, rows)
+			require.Equal(t, c.phase, string(status.Phase))
+			require.Contains(t, ready(t, status).Message, c.message)
+			fits(t, f, status)
+			slices.Reverse(f.Activations)
+			require.Equal(t, status, Aggregate(f), "in any order")
+		})
+	}
+}
+
+func TestNameTaken(t *testing.T) {
+	f := facts(t)
+	namesake := module("model-catalog", "Ready")
+	for asked, want := range map[string]string{
+		"model-catalog": "", "modelCatalog": "",
+		"gpu":      "spec.modules: ModuleActivation model-catalog exists but is for module gpu; delete it, or switch model-catalog on under another name",
+		"nonsense": "spec.modules: ModuleActivation model-catalog exists but is for module nonsense; delete it, or switch model-catalog on under another name",
+	} {
+		namesake.Spec.Module = asked
+		require.Equal(t, want, nameTaken("model-catalog", &namesake, f.Modules), asked)
+	}
+}
+
+// The full name of one instance is the short name of an older one.
+func TestInstancesNeverHide(t *testing.T) {
+	f := facts(t)
+	add := func(name, short string, age int, phase string) {
+		one := instance(name, "openclaw", phase)
+		one.CreationTimestamp = metav1.NewTime(now.Add(time.Duration(age) * time.Second))
+		setName(t, &one, short)
+		f.Instances = append(f.Instances, one)
+	}
+	add("first", "demo", 0, "Ready")
+	add("other", "second", 1, "Ready")
+	add("second", "demo", 2, "Degraded")
+	status := Aggregate(f)
+	require.Len(t, status.Instances["openclaw"], 3)
+	require.Equal(t, "Ready", string(status.Instances["openclaw"]["second"].Phase), "the older one's short name")
+	require.Equal(t, "Degraded", string(status.Instances["openclaw"]["second-2"].Phase))
+	require.Contains(t, ready(t, status).Message, "openclaw/second-2 is degraded")
+}
+
 func setName(t *testing.T, instance *appliancev1alpha1.AppInstance, name string) {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"spec": map[string]any{"application": instance.Spec.Application, "targetNamespace": "ai", "values": map[string]any{"name": name}}})

@@ -1,6 +1,8 @@
 package appliance
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -18,7 +20,8 @@ const helmRelease = "HelmRelease"
 const maxShortName = 63
 
 // moduleRows has one row per module, from the activation that decides for it,
-// one per duplicate under its own name, and one per unknown key of spec.modules.
+// one per module of spec.modules that cannot be switched on, and one per
+// duplicate, under a name that cannot be taken for another module.
 func moduleRows(f Facts) []row {
 	ordered := make([]*appliancev1alpha1.ModuleActivation, 0, len(f.Activations))
 	for i := range f.Activations {
@@ -34,46 +37,81 @@ func moduleRows(f Facts) []row {
 		}
 		return byAge(a, b)
 	})
-	taken := map[string]bool{}
-	var rows []row
-	add := func(key string, value appliancev1alpha1.ApplianceStatusModulesValue, message string) {
-		if taken[key] {
-			return
+	rows := moduleTable{taken: map[string]bool{}}
+	canonical := func(name string) string {
+		if module, known := f.Modules.Resolve(name); known {
+			return module.Key
 		}
-		taken[key] = true
-		value.Message = text(message)
-		rows = append(rows, row{
-			class: classModule, key: key, phase: string(value.Phase), message: message, bytes: size(value),
-			put: func(status *appliancev1alpha1.ApplianceStatus) {
-				if status.Modules == nil {
-					status.Modules = map[string]appliancev1alpha1.ApplianceStatusModulesValue{}
-				}
-				status.Modules[key] = value
-			},
-		})
+		return name
 	}
+	var duplicates []*appliancev1alpha1.ModuleActivation
 	for _, activation := range ordered {
-		key := activation.Spec.Module
-		if module, known := f.Modules.Resolve(key); known {
-			key = module.Key
+		key := canonical(activation.Spec.Module)
+		if rows.taken[key] {
+			duplicates = append(duplicates, activation)
+			continue
 		}
-		if taken[key] {
-			key = activation.Name
-		}
-		value := appliancev1alpha1.ApplianceStatusModulesValue{
-			Phase:         appliancev1alpha1.ApplianceStatusModulesValuePhase(current(activation.Status.Phase, activation.Status.ObservedGeneration, activation.Generation)),
-			Kustomization: activation.Status.Kustomization,
-		}
-		if activation.Annotations[kube.AnnotationAutoEnabled] == "true" {
-			value.AutoEnabled = ptr.To(true)
-		}
-		add(key, value, ptr.Deref(activation.Status.Message, ""))
+		rows.activation(key, activation)
 	}
+	degraded := appliancev1alpha1.ApplianceStatusModulesValue{Phase: appliancev1alpha1.ApplianceStatusModulesValuePhaseDegraded}
 	for _, key := range f.UnknownModules {
-		add(key, appliancev1alpha1.ApplianceStatusModulesValue{Phase: appliancev1alpha1.ApplianceStatusModulesValuePhaseDegraded},
-			"spec.modules: the module catalog has no module "+key)
+		rows.add(key, degraded, "spec.modules: the module catalog has no module "+key)
 	}
-	return rows
+	for _, key := range slices.Sorted(maps.Keys(f.Unseeded)) {
+		if !rows.taken[key] { // otherwise somebody has switched it on since
+			rows.add(key, degraded, f.Unseeded[key])
+		}
+	}
+	for _, activation := range duplicates {
+		key := activation.Name
+		if _, isModule := f.Modules.Resolve(key); isModule || rows.taken[key] {
+			key = rows.free(canonical(activation.Spec.Module) + "/" + activation.Name)
+		}
+		rows.activation(key, activation)
+	}
+	return rows.rows
+}
+
+// moduleTable collects the rows of the modules under keys that are used once.
+type moduleTable struct {
+	taken map[string]bool
+	rows  []row
+}
+
+// free is the key, made longer until nobody has it.
+func (t *moduleTable) free(key string) string {
+	for t.taken[key] {
+		key += "+"
+	}
+	return key
+}
+
+func (t *moduleTable) activation(key string, activation *appliancev1alpha1.ModuleActivation) {
+	value := appliancev1alpha1.ApplianceStatusModulesValue{
+		Phase:         appliancev1alpha1.ApplianceStatusModulesValuePhase(current(activation.Status.Phase, activation.Status.ObservedGeneration, activation.Generation)),
+		Kustomization: activation.Status.Kustomization,
+	}
+	if activation.Annotations[kube.AnnotationAutoEnabled] == "true" {
+		value.AutoEnabled = ptr.To(true)
+	}
+	t.add(key, value, ptr.Deref(activation.Status.Message, ""))
+}
+
+// add never loses trouble: a row whose key is taken is not listed a second time,
+// but counts for the phase and may be the first one that the message names.
+func (t *moduleTable) add(key string, value appliancev1alpha1.ApplianceStatusModulesValue, message string) {
+	value.Message = text(message)
+	entry := row{class: classModule, key: key, phase: string(value.Phase), message: message, bytes: size(value)}
+	if !t.taken[key] {
+		entry.put = func(status *appliancev1alpha1.ApplianceStatus) {
+			if status.Modules == nil {
+				status.Modules = map[string]appliancev1alpha1.ApplianceStatusModulesValue{}
+			}
+			status.Modules[key] = value
+		}
+	}
+	t.taken[key] = true
+	t.rows = append(t.rows, entry)
 }
 
 // instanceRows are keyed by application and short name; of two instances with
@@ -94,6 +132,10 @@ func instanceRows(f Facts) []row {
 		name := short
 		if taken[application+"/"+name] {
 			name = instance.Name
+		}
+		// Its full name may be the short name of an older one.
+		for n := 2; taken[application+"/"+name]; n++ {
+			name = fmt.Sprintf("%s-%d", instance.Name, n)
 		}
 		taken[application+"/"+name] = true
 		value := appliancev1alpha1.ApplianceStatusInstancesValueValue{

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/handwritten/catalogs"
+	"magicstick.dev/operator/handwritten/kube"
 )
 
 // Modules answers what is asked of the module catalog; *catalogs.Modules does.
@@ -37,3 +39,25 @@ func Seeds(spec map[string]appliancev1alpha1.ApplianceSpecModulesValue, modules 
 	}
 	return seeds, unknown
 }
+
+// names are all under which activations may ask for the module.
+func names(module catalogs.Module) []string {
+	return append([]string{module.Key}, module.Aliases...)
+}
+
+// nameTaken says that no activation for the module can be made, because its name
+// belongs to one for another module; empty when it is for this one.
+func nameTaken(key string, namesake *appliancev1alpha1.ModuleActivation, modules Modules) string {
+	other := namesake.Spec.Module
+	if module, known := modules.Resolve(other); known {
+		other = module.Key
+	}
+	if other == key {
+		return ""
+	}
+	return fmt.Sprintf("spec.modules: ModuleActivation %s exists but is for module %s; delete it, or switch %s on under another name",
+		namesake.Name, kube.Truncate(other, maxShown), key)
+}
+
+// maxShown cuts names in messages that a person may have made very long.
+const maxShown = 80

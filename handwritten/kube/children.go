@@ -99,13 +99,29 @@ func (c *Children) note(key childKey, write pendingWrite) {
 // and force. current is the object as Get found it, nil when it does not exist.
 // It reports whether a call was made; there is none when nothing would change.
 func (c *Children) Apply(ctx context.Context, desired runtime.ApplyConfiguration, name types.NamespacedName, prototype, current client.Object) (bool, error) {
+	return c.apply(ctx, desired, name, prototype, current, client.ForceOwnership)
+}
+
+// Claim is Apply for children whose name somebody else may use as well: with
+// force only over an object that was read and found to be ours. One that
+// appeared in the meantime answers with a conflict (see IsStale) instead of
+// being taken over. The caller puts the resource version of current into
+// desired, so that no other object is meant than the one that was judged.
+func (c *Children) Claim(ctx context.Context, desired runtime.ApplyConfiguration, name types.NamespacedName, prototype, current client.Object) (bool, error) {
+	if current == nil || reflect.ValueOf(current).IsNil() {
+		return c.apply(ctx, desired, name, prototype, nil)
+	}
+	return c.apply(ctx, desired, name, prototype, current, client.ForceOwnership)
+}
+
+func (c *Children) apply(ctx context.Context, desired runtime.ApplyConfiguration, name types.NamespacedName, prototype, current client.Object, options ...client.ApplyOption) (bool, error) {
 	if current != nil && !reflect.ValueOf(current).IsNil() {
 		same, err := Unchanged(desired, current, FieldManager)
 		if err != nil || same {
 			return false, err
 		}
 	}
-	if err := c.client.Apply(ctx, desired, client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
+	if err := c.client.Apply(ctx, desired, append(options, client.FieldOwner(FieldManager))...); err != nil {
 		return false, fmt.Errorf("applying %s %s: %w", typeName(prototype), name, err)
 	}
 	if version, ok := appliedVersion(desired); ok {

@@ -55,6 +55,24 @@ func ModuleActivations(ctx context.Context, reader client.Reader, namespace stri
 	return found, nil
 }
 
+// ModuleActivationNamed reads an activation by its own name, whatever module it
+// is for, from the cache; nil when there is none. The object is the cache's own.
+//
+// The operator names an activation after its module. When the name is taken by
+// an activation for another module, EnableModule can do nothing, and whoever
+// waits for the module has to say so.
+func ModuleActivationNamed(ctx context.Context, reader client.Reader, name types.NamespacedName) (*appliancev1alpha1.ModuleActivation, error) {
+	activation := &appliancev1alpha1.ModuleActivation{}
+	err := reader.Get(ctx, name, activation, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading ModuleActivation %s: %w", name, err)
+	}
+	return activation, nil
+}
+
 // EnableModule creates the ModuleActivation of a module that somebody needs and
 // nobody has asked for (contract/appliance.md C.2, auto mode), and reports
 // whether it did. key is canonical.

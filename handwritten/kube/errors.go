@@ -9,8 +9,10 @@ import (
 )
 
 // IsStale reports an error that only says that the cache was behind: somebody
-// wrote in between, or the object is gone. The cure is to look again, not to
-// complain.
+// wrote in between, or made an object that was not there. The cure is to look
+// again, not to complain. That an object is gone is not among them: whether a
+// NotFound is about the object itself or about the place for a new one, and
+// what follows, only the caller knows.
 func IsStale(err error) bool {
 	return apierrors.IsConflict(err)
 }

@@ -2,10 +2,12 @@ package modules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -120,16 +122,20 @@ func (r *Reconciler) world() World {
 	return cacheWorld{reader: r.Client, kustomizations: r.Foreign, children: r.Children, namespace: r.Appliance.Namespace, fluxNamespace: r.Settings.FluxNamespace}
 }
 
-// carryOut makes the calls of a plan: finalizer, side effects, status. A side
-// effect that the API server refuses becomes the status, because trying again
-// does not help and a person must read why.
+// carryOut makes the calls of a plan: finalizer, side effects, status. A call
+// that the API server refuses becomes the status, because trying again does not
+// help and a person must read why.
 func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1.ModuleActivation, plan Plan, facts Facts) error {
+	var failure error
 	if plan.AddFinalizer {
-		if _, err := kube.EnsureFinalizer(ctx, r.Client, activation, kube.FinalizerModule); err != nil {
-			return err
+		_, failure = kube.EnsureFinalizer(ctx, r.Client, activation, kube.FinalizerModule)
+		if apierrors.IsNotFound(failure) {
+			return nil // the activation is gone
 		}
 	}
-	failure := r.sideEffects(ctx, plan, facts)
+	if failure == nil {
+		failure = r.sideEffects(ctx, plan, facts)
+	}
 	if failure != nil && (kube.IsStale(failure) || !kube.IsRefused(failure)) {
 		return failure
 	}
@@ -143,8 +149,11 @@ func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1
 		refused(activation, failure, facts)
 	}
 	written, err := kube.PatchStatus(ctx, r.Client, before, activation)
-	if err != nil {
-		return client.IgnoreNotFound(err)
+	switch {
+	case kube.IsStale(err):
+		return err // the next pass meets the failure again
+	case err != nil:
+		return errors.Join(failure, client.IgnoreNotFound(err))
 	}
 	if written {
 		kube.Notify(r.Recorder, activation,
@@ -165,9 +174,18 @@ func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) er
 			log.FromContext(ctx).Info("switched on a required module", "module", key)
 		}
 	}
+	for _, kustomization := range plan.Suspend {
+		if err := r.suspend(ctx, kustomization); err != nil {
+			return err
+		}
+	}
 	if plan.Apply != nil {
 		name := types.NamespacedName{Namespace: r.Settings.FluxNamespace, Name: kustomizationName(*facts.Module)}
-		if _, err := r.Children.Apply(ctx, plan.Apply, name, &kustomizev1.Kustomization{}, facts.Kustomization); err != nil {
+		if facts.Kustomization != nil {
+			// Whose it is was decided over this version and no other.
+			plan.Apply.WithResourceVersion(facts.Kustomization.ResourceVersion)
+		}
+		if _, err := r.Children.Claim(ctx, plan.Apply, name, &kustomizev1.Kustomization{}, facts.Kustomization); err != nil {
 			return err
 		}
 	}
@@ -176,16 +194,43 @@ func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) er
 			return err
 		}
 	}
+	for _, kustomization := range plan.Retire {
+		if err := r.retire(ctx, kustomization); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// suspend keeps Flux from applying a Kustomization. The write fails when Flux
+// has begun in between.
+func (r *Reconciler) suspend(ctx context.Context, kustomization *kustomizev1.Kustomization) error {
+	before := kustomization.DeepCopy()
+	kustomization.Spec.Suspend = true
+	return r.Children.Patch(ctx, before, kustomization)
 }
 
 // remove un-suspends, then deletes: Flux prunes the objects of a Kustomization
 // only when it is not suspended at its deletion (contract/appliance.md C.2).
 // Everything else in it stays as it was applied.
 func (r *Reconciler) remove(ctx context.Context, kustomization *kustomizev1.Kustomization) error {
+	return r.removeAs(ctx, kustomization, func(*kustomizev1.Kustomization) {})
+}
+
+// retire removes a Kustomization whose objects another one has taken over. Flux
+// may look at it between the two calls of a removal and must not apply it once
+// more: one that depends on itself is never ready for that, only to be pruned.
+func (r *Reconciler) retire(ctx context.Context, kustomization *kustomizev1.Kustomization) error {
+	return r.removeAs(ctx, kustomization, func(last *kustomizev1.Kustomization) {
+		last.Spec.DependsOn = []kustomizev1.DependencyReference{{Name: last.Name}}
+	})
+}
+
+func (r *Reconciler) removeAs(ctx context.Context, kustomization *kustomizev1.Kustomization, edit func(*kustomizev1.Kustomization)) error {
 	if kustomization.Spec.Suspend {
 		before := kustomization.DeepCopy()
 		kustomization.Spec.Suspend = false
+		edit(kustomization)
 		if err := r.Children.Patch(ctx, before, kustomization); err != nil {
 			return client.IgnoreNotFound(err)
 		}
@@ -193,7 +238,7 @@ func (r *Reconciler) remove(ctx context.Context, kustomization *kustomizev1.Kust
 	if err := r.Children.Delete(ctx, kustomization); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("removed a module", "kustomization", client.ObjectKeyFromObject(kustomization).String())
+	log.FromContext(ctx).Info("removed a Kustomization", "kustomization", client.ObjectKeyFromObject(kustomization).String())
 	return nil
 }
 

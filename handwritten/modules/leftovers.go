@@ -31,7 +31,8 @@ func (r *Reconciler) reconcileLeftover(ctx context.Context, request reconcile.Re
 		return reconcile.Result{}, nil //nolint:nilerr // Without a catalog nothing is removed; its return enqueues.
 	}
 	module, known := catalog.Resolve(kustomization.Labels[kube.LabelModule])
-	if !known {
+	if !known || module.Static {
+		// A module that became part of the installation is not ours any more.
 		return reconcile.Result{}, nil
 	}
 	askedAs := names(module)

@@ -2,10 +2,10 @@ package modules
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
-	"k8s.io/utils/ptr"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/handwritten/catalogs"
@@ -30,6 +30,8 @@ type Settings struct {
 type World interface {
 	// Activations are those whose spec.module is one of the names.
 	Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error)
+	// Activation of that name, whatever module it is for; nil when there is none.
+	Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error)
 	// Kustomization of that name in Flux's namespace, nil when there is none.
 	Kustomization(ctx context.Context, name string) (*kustomizev1.Kustomization, error)
 	// Kustomizations that carry the operator's labels for the module.
@@ -53,10 +55,11 @@ type Facts struct {
 	// Winner is the activation that decides for the module: the oldest that is
 	// not being deleted. It is nil when only deleted ones are left.
 	Winner *appliancev1alpha1.ModuleActivation
-	// Kustomization of the catalog's name, nil when there is none.
+	// Kustomization of the catalog's name, nil when there is none. It may be
+	// somebody else's: see owned.
 	Kustomization *kustomizev1.Kustomization
 	// Owned are the Kustomizations that exist on behalf of the module, also
-	// under a name that the catalog no longer uses.
+	// under a name that the catalog no longer uses. Static modules have none.
 	Owned []*kustomizev1.Kustomization
 	// Requires has one entry per required module, in the order of the catalog.
 	Requires []Requirement
@@ -73,6 +76,9 @@ type Requirement struct {
 	Module *catalogs.Module
 	// Activation that decides; nil for static modules and when nobody asked.
 	Activation *appliancev1alpha1.ModuleActivation
+	// NameTaken is an activation for another module under the name that one
+	// for this module would get, so that none can be made.
+	NameTaken *appliancev1alpha1.ModuleActivation
 	// Kustomization is nil when it does not exist.
 	Kustomization *kustomizev1.Kustomization
 }
@@ -101,37 +107,12 @@ func Observe(ctx context.Context, activation *appliancev1alpha1.ModuleActivation
 			return facts, err
 		}
 	}
-	if facts.Module == nil || activation.DeletionTimestamp != nil || !ptr.Deref(activation.Spec.Enabled, true) {
+	if facts.Module == nil || !facts.Module.Static {
 		if err := facts.ownedKustomizations(ctx, askedAs[0], world); err != nil {
 			return facts, err
 		}
 	}
 	return facts, facts.requirements(ctx, catalog, world)
-}
-
-// ownedKustomizations finds what a removal has to remove: by label, and what
-// lost its labels by the name in the status and in the catalog.
-func (f *Facts) ownedKustomizations(ctx context.Context, module string, world World) error {
-	var err error
-	if f.Owned, err = world.Kustomizations(ctx, module); err != nil {
-		return err
-	}
-	named := f.Kustomization
-	if name := ptr.Deref(f.Activation.Status.Kustomization, ""); name != "" && (named == nil || named.Name != name) {
-		inStatus, err := world.Kustomization(ctx, name)
-		if err != nil {
-			return err
-		}
-		f.own(inStatus, module)
-	}
-	f.own(named, module)
-	return nil
-}
-
-func (f *Facts) own(kustomization *kustomizev1.Kustomization, module string) {
-	if kustomization != nil && owned(kustomization, module) && !contains(f.Owned, kustomization) {
-		f.Owned = append(f.Owned, kustomization)
-	}
 }
 
 func (f *Facts) requirements(ctx context.Context, catalog Catalog, world World) error {
@@ -144,13 +125,8 @@ func (f *Facts) requirements(ctx context.Context, catalog Catalog, world World) 
 		if found {
 			requirement.Key, requirement.Module = module.Key, &module
 			if !module.Static {
-				activations, err := world.Activations(ctx, names(module)...)
-				if err != nil {
+				if err := requirement.activation(ctx, world); err != nil {
 					return err
-				}
-				requirement.Activation = winner(activations)
-				if requirement.Activation == nil && len(activations) > 0 {
-					requirement.Activation = activations[0]
 				}
 			}
 			if f.Flux.Presence == kube.Present {
@@ -162,6 +138,33 @@ func (f *Facts) requirements(ctx context.Context, catalog Catalog, world World) 
 			}
 		}
 		f.Requires = append(f.Requires, requirement)
+	}
+	return nil
+}
+
+// activation finds the one that decides for the required module, or what stands
+// in its place.
+func (r *Requirement) activation(ctx context.Context, world World) error {
+	askedAs := names(*r.Module)
+	activations, err := world.Activations(ctx, askedAs...)
+	if err != nil {
+		return err
+	}
+	if r.Activation = winner(activations); r.Activation != nil {
+		return nil
+	}
+	if len(activations) > 0 {
+		r.Activation = activations[0]
+		return nil
+	}
+	namesake, err := world.Activation(ctx, r.Key)
+	switch {
+	case err != nil || namesake == nil:
+		return err
+	case slices.Contains(askedAs, namesake.Spec.Module):
+		r.Activation = namesake // made between the two questions
+	default:
+		r.NameTaken = namesake
 	}
 	return nil
 }
@@ -185,28 +188,4 @@ func older(a, b *appliancev1alpha1.ModuleActivation) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
-}
-
-// owned tells the operator's Kustomizations from those of people. A foreign one
-// of the same name is never deleted.
-func owned(kustomization *kustomizev1.Kustomization, module string) bool {
-	labels := kustomization.GetLabels()
-	if labels[kube.LabelManagedBy] == kube.ManagedByOperator && labels[kube.LabelModule] == module {
-		return true
-	}
-	for _, entry := range kustomization.GetManagedFields() {
-		if entry.Manager == kube.FieldManager && entry.Subresource == "" {
-			return true
-		}
-	}
-	return false
-}
-
-func contains(list []*kustomizev1.Kustomization, wanted *kustomizev1.Kustomization) bool {
-	for _, candidate := range list {
-		if candidate.Name == wanted.Name {
-			return true
-		}
-	}
-	return false
 }

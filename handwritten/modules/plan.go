@@ -21,11 +21,16 @@ type Plan struct {
 	AddFinalizer bool
 	// Enable are the canonical keys of modules to switch on.
 	Enable []string
+	// Suspend are former Kustomizations of the module, before another takes over.
+	Suspend []*kustomizev1.Kustomization
 	// Apply is the Kustomization to write, nil when the one in the cluster says the same.
 	Apply *kustomizeac.KustomizationApplyConfiguration
 	// Remove are Kustomizations to un-suspend, where needed, and delete: Flux
 	// takes the objects of a suspended one out of its books but not out of the cluster.
 	Remove []*kustomizev1.Kustomization
+	// Retire are suspended former Kustomizations whose objects another one has
+	// taken over: to be deleted without applying anything once more.
+	Retire []*kustomizev1.Kustomization
 	// DropFinalizer lets the activation go; no status is written then.
 	DropFinalizer bool
 	// Status is the whole new status.
@@ -79,6 +84,9 @@ func firstPass(activation *appliancev1alpha1.ModuleActivation) bool {
 	return kube.FindCondition(activation.Status.Conditions, conditions.ModuleActivationConditionReady) == nil
 }
 
+// maxName cuts names in messages that a person may have made very long.
+const maxName = 80
+
 type planner struct {
 	Facts
 	plan Plan
@@ -86,8 +94,9 @@ type planner struct {
 
 // deleted comes before anything that a reference could block.
 func (p *planner) deleted() {
-	if p.Winner != nil {
-		// Another activation has taken the module over: what runs is its.
+	if p.Winner != nil || p.Module != nil && p.Module.Static {
+		// Another activation has taken the module over, or it belongs to the
+		// installation: what runs is not this one's.
 		p.plan.DropFinalizer = true
 		return
 	}
@@ -169,9 +178,26 @@ func (p *planner) degraded(reason, message string) {
 	p.phase(appliancev1alpha1.ModuleActivationStatusPhaseDegraded, metav1.ConditionFalse, reason, message)
 }
 
+// conflict leaves what somebody else made alone (field report D15) and says how
+// to resolve it.
+func (p *planner) conflict() {
+	maker := "was not made by the operator"
+	if other := p.Kustomization.Labels[kube.LabelModule]; other != "" && other != p.Module.Key {
+		maker = fmt.Sprintf("belongs to module %s", other)
+	}
+	p.degraded(conditions.ModuleActivationReasonKustomizationConflict, fmt.Sprintf(
+		"Kustomization %s has the name that module %s uses and %s, so it is left as it is. Delete it, or hand it over with the labels %s=%s and %s=%s.",
+		p.object(p.Kustomization.Name), p.Module.Key, maker,
+		kube.LabelManagedBy, kube.ManagedByOperator, kube.LabelModule, p.Module.Key))
+}
+
 func (p *planner) enabled() error {
+	if p.Kustomization != nil && !owned(p.Kustomization, p.Module.Key) {
+		p.conflict()
+		return nil
+	}
 	for _, requirement := range p.Requires {
-		if requirement.Module != nil && mayEnable(*requirement.Module) && requirement.Activation == nil {
+		if requirement.Module != nil && mayEnable(*requirement.Module) && requirement.Activation == nil && requirement.NameTaken == nil {
 			p.plan.Enable = append(p.plan.Enable, requirement.Module.Key)
 		}
 	}
@@ -189,6 +215,14 @@ func (p *planner) enabled() error {
 			"Waiting until Flux has removed the former Kustomization "+p.object(name))
 		return nil
 	}
+
+	former := p.former()
+	if wait := p.handOver(former); wait != "" {
+		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseReconciling, metav1.ConditionFalse,
+			conditions.ModuleActivationReasonWaitingForKustomization, wait)
+		return nil
+	}
+	note := p.formerNote(former, "stays, suspended, until this one is ready")
 
 	running := p.Kustomization != nil && !p.Kustomization.Spec.Suspend
 	var missing []string
@@ -212,18 +246,18 @@ func (p *planner) enabled() error {
 	switch {
 	case len(missing) > 0:
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseWaitingForModules, metav1.ConditionFalse,
-			conditions.ModuleActivationReasonWaitingForModules, "Waiting for "+strings.Join(missing, ", "))
+			conditions.ModuleActivationReasonWaitingForModules, "Waiting for "+strings.Join(missing, ", ")+note)
 	case changes:
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseReconciling, metav1.ConditionFalse,
-			conditions.ModuleActivationReasonWaitingForKustomization, "Waiting for Flux to reconcile Kustomization "+p.object(name))
+			conditions.ModuleActivationReasonWaitingForKustomization, "Waiting for Flux to reconcile Kustomization "+p.object(name)+note)
 	default:
-		p.installed(name)
+		p.installed(name, former, note)
 	}
 	return nil
 }
 
 // installed passes on what Flux says of the module's own Kustomization.
-func (p *planner) installed(name string) {
+func (p *planner) installed(name string, former []*kustomizev1.Kustomization, note string) {
 	state := readiness(p.Kustomization)
 	message := kube.Sanitize(state.Message)
 	if message != "" {
@@ -233,17 +267,18 @@ func (p *planner) installed(name string) {
 		message = "" // about something else
 	}
 	switch {
-	case state.Outdated || state.Status == metav1.ConditionUnknown:
+	case state.Outdated || state.Status == metav1.ConditionUnknown || goesOn(state):
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseReconciling, metav1.ConditionFalse,
-			conditions.ModuleActivationReasonWaitingForKustomization, "Waiting for Flux to reconcile Kustomization "+p.object(name)+message)
+			conditions.ModuleActivationReasonWaitingForKustomization, "Waiting for Flux to reconcile Kustomization "+p.object(name)+message+note)
 	case state.Status == metav1.ConditionTrue:
+		p.retire(former)
 		// Flux puts the revision into its message; ours must not change with it.
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseReady, metav1.ConditionTrue,
-			conditions.ModuleActivationReasonKustomizationReady, "Kustomization "+p.object(name)+" is ready.")
+			conditions.ModuleActivationReasonKustomizationReady, "Kustomization "+p.object(name)+" is ready"+p.formerNote(former, "is being removed")+".")
 	default:
 		p.phase(appliancev1alpha1.ModuleActivationStatusPhaseDegraded, metav1.ConditionFalse,
 			kube.ValidReason(state.Reason, conditions.ModuleActivationReasonKustomizationNotReady),
-			"Kustomization "+p.object(name)+" is not ready"+message)
+			"Kustomization "+p.object(name)+" is not ready"+message+note)
 	}
 }
 
@@ -260,6 +295,10 @@ func (p *planner) missing(requirement Requirement, running bool) string {
 	if !module.Static {
 		switch activation := requirement.Activation; {
 		case activation == nil:
+			if taken := requirement.NameTaken; taken != nil {
+				return fmt.Sprintf("cannot be switched on: ModuleActivation %s exists but is for module %s; delete it, or switch %s on under another name",
+					taken.Name, kube.Truncate(taken.Spec.Module, maxName), requirement.Key)
+			}
 			return "being switched on"
 		case activation.DeletionTimestamp != nil:
 			return "being deleted"
@@ -272,6 +311,8 @@ func (p *planner) missing(requirement Requirement, running bool) string {
 	switch {
 	case kustomization == nil:
 		return "Kustomization " + p.object(name) + " does not exist"
+	case !module.Static && !owned(kustomization, module.Key):
+		return "Kustomization " + p.object(name) + " was made by somebody else"
 	case kustomization.DeletionTimestamp != nil:
 		return "Kustomization " + p.object(name) + " is being deleted"
 	case kustomization.Spec.Suspend && !module.Static:
@@ -294,7 +335,14 @@ func (p *planner) missing(requirement Requirement, running bool) string {
 func inProgress(state kube.Readiness) bool {
 	return state.Status == metav1.ConditionUnknown && state.Condition != "" ||
 		state.Status == metav1.ConditionTrue && state.Outdated ||
-		state.Status == metav1.ConditionFalse && state.Reason == meta.DependencyNotReadyReason
+		goesOn(state)
+}
+
+// goesOn is a Ready=False that is no failure: kustomize-controller gives these
+// reasons while a dependency is being reconciled, and while it works itself.
+func goesOn(state kube.Readiness) bool {
+	return state.Status == metav1.ConditionFalse &&
+		(state.Reason == meta.DependencyNotReadyReason || state.Reason == meta.ProgressingReason)
 }
 
 func readiness(kustomization *kustomizev1.Kustomization) kube.Readiness {

@@ -55,7 +55,9 @@ type outcome struct {
 	DropFinalizer bool                                     `json:"dropFinalizer,omitempty"`
 	Enable        []string                                 `json:"enable,omitempty"`
 	Apply         any                                      `json:"apply,omitempty"`
+	Suspend       []string                                 `json:"suspend,omitempty"`
 	Remove        []string                                 `json:"remove,omitempty"`
+	Retire        []string                                 `json:"retire,omitempty"`
 	Status        appliancev1alpha1.ModuleActivationStatus `json:"status"`
 }
 
@@ -75,6 +77,15 @@ type fileWorld struct{ situation }
 
 func (w fileWorld) Activations(_ context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
 	return w.askedBy(names...), nil
+}
+
+func (w fileWorld) Activation(_ context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
+	for _, candidate := range w.situation.Activations {
+		if candidate.Name == name {
+			return candidate, nil
+		}
+	}
+	return nil, nil
 }
 
 func (w fileWorld) Kustomization(_ context.Context, name string) (*kustomizev1.Kustomization, error) {
@@ -109,9 +120,7 @@ func TestPlan(t *testing.T) {
 			if plan.Apply != nil {
 				result.Apply = plan.Apply
 			}
-			for _, kustomization := range plan.Remove {
-				result.Remove = append(result.Remove, kustomization.Name)
-			}
+			result.Suspend, result.Remove, result.Retire = namesOf(plan.Suspend), namesOf(plan.Remove), namesOf(plan.Retire)
 			have, err := yaml.Marshal(result)
 			require.NoError(t, err)
 			golden := filepath.Join(dir, "out.yaml")
@@ -128,6 +137,13 @@ func TestPlan(t *testing.T) {
 			require.Equal(t, plan, again, "the same facts give the same plan")
 		})
 	}
+}
+
+func namesOf(kustomizations []*kustomizev1.Kustomization) (found []string) {
+	for _, kustomization := range kustomizations {
+		found = append(found, kustomization.Name)
+	}
+	return found
 }
 
 // inTable checks that phase and reason are a pair that spec/conditions declares.

@@ -75,41 +75,45 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 }
 
 // related enqueues the other activations that an activation decides over: the
-// duplicates of its module and those whose module requires it.
+// duplicates of its module, those whose module requires it, and those that wait
+// for its name.
 func (r *Reconciler) related(ctx context.Context, object client.Object) []reconcile.Request {
 	activation, ok := object.(*appliancev1alpha1.ModuleActivation)
 	if !ok {
 		return nil
 	}
-	return r.affected(ctx, activation.Spec.Module)
+	return r.affected(ctx, activation.Spec.Module, activation.Name)
 }
 
-// dependingOn enqueues the activations that a Kustomization speaks for: those
-// of its module and of the modules that require it.
+// dependingOn enqueues the activations that a Kustomization speaks for: those of
+// the module on its label and of the module that uses its name - which are two
+// when one stands in the way of the other - and of the modules that require them.
 func (r *Reconciler) dependingOn(ctx context.Context, object client.Object) []reconcile.Request {
-	module := object.GetLabels()[kube.LabelModule]
-	catalog, err := r.Catalogs.ModuleCatalog(ctx)
-	if err != nil {
-		return r.affected(ctx, module)
-	}
-	if _, known := catalog.Resolve(module); !known {
+	modules := []string{object.GetLabels()[kube.LabelModule]}
+	if catalog, err := r.Catalogs.ModuleCatalog(ctx); err == nil {
 		for _, candidate := range catalog.All() {
 			if kustomizationName(candidate) == object.GetName() {
-				module = candidate.Key
+				modules = append(modules, candidate.Key)
 			}
 		}
 	}
-	return r.affected(ctx, module)
+	return r.affected(ctx, modules...)
 }
 
-func (r *Reconciler) affected(ctx context.Context, module string) []reconcile.Request {
-	if module == "" {
-		return nil
-	}
-	askedAs := []string{module}
-	if catalog, err := r.Catalogs.ModuleCatalog(ctx); err == nil {
+// affected enqueues the activations of the modules and of what requires them.
+func (r *Reconciler) affected(ctx context.Context, modules ...string) []reconcile.Request {
+	var askedAs []string
+	catalog, err := r.Catalogs.ModuleCatalog(ctx)
+	for _, module := range modules {
+		if module == "" {
+			continue
+		}
+		askedAs = append(askedAs, module)
+		if err != nil {
+			continue
+		}
 		if found, known := catalog.Resolve(module); known {
-			askedAs = names(found)
+			askedAs = append(askedAs, names(found)...)
 		}
 		for _, key := range catalog.Dependants(module) {
 			if found, known := catalog.Resolve(key); known {

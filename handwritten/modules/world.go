@@ -25,6 +25,10 @@ func (w cacheWorld) Activations(ctx context.Context, names ...string) ([]*applia
 	return kube.ModuleActivations(ctx, w.reader, w.namespace, names...)
 }
 
+func (w cacheWorld) Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
+	return kube.ModuleActivationNamed(ctx, w.reader, types.NamespacedName{Namespace: w.namespace, Name: name})
+}
+
 func (w cacheWorld) Kustomization(ctx context.Context, name string) (*kustomizev1.Kustomization, error) {
 	kustomization := &kustomizev1.Kustomization{}
 	found, err := w.children.Get(ctx, types.NamespacedName{Namespace: w.fluxNamespace, Name: name}, kustomization)
