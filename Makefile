@@ -9,7 +9,7 @@ BIN := $(CURDIR)/.bin
 ASSETS := $(if $(KUBEBUILDER_ASSETS),$(KUBEBUILDER_ASSETS),$(BIN)/controlplane)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -X magicstick.dev/operator/handwritten/validate.Version=$(VERSION)
-DEV_FLAGS := $(if $(ONCE),--once) $(if $(FLUX),--flux)
+DEV_FLAGS := $(if $(ONCE),--once) $(if $(FLUX),--flux) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(PORT),--port "$(PORT)")
 
 # timed NAME,COMMAND runs the command and says how long it took.
 define timed
@@ -22,9 +22,9 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),peers) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster.
+run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),peers) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster. DATA_DIR=...: keep everything in that folder. PORT=...: of the API server.
 	@go build -ldflags "$(LDFLAGS)" -o $(BIN)/magicstick ./cmd/magicstick
-	@KUBEBUILDER_ASSETS=$(ASSETS) $(BIN)/magicstick dev $(DEV_FLAGS)
+	@KUBEBUILDER_ASSETS=$(ASSETS) exec $(BIN)/magicstick dev --end-with-parent $(DEV_FLAGS)
 
 .PHONY: build
 build: ## Build every command into .bin/.
@@ -51,8 +51,9 @@ lint: ## Check style, import direction, API conventions and known vulnerabilitie
 	$(call timed,lint,./tools/lint/run)
 
 .PHONY: test
-test: controlplane ## Run the unit, generator, parity and controller tests.
-	$(call timed,tests,KUBEBUILDER_ASSETS=$(ASSETS) go test -timeout 15m ./...)
+test: ## Run the unit, generator, parity and controller tests, and say how long each part took.
+	$(call timed,control plane,go run ./tools/controlplane)
+	$(call timed,tests,KUBEBUILDER_ASSETS=$(ASSETS) ./tools/testtimes/run -timeout 15m ./...)
 
 .PHONY: test-peers
 test-peers: controlplane peers ## Run the tests against the real Flux controllers.

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"magicstick.dev/operator/handwritten/dev"
 )
 
+// parentInterval is how often a process looks whether its parent is still there.
+const parentInterval = time.Second
+
 func newDevCommand() *cobra.Command {
+	endWithParent := false
 	options := dev.Options{Out: os.Stdout}
 	command := &cobra.Command{
 		Use:   "dev",
@@ -18,7 +24,9 @@ kube-controller-manager, the CRDs and shipped catalogs, an OCI registry, the
 operator, and the example objects. A table shows every object until Ctrl-C.
 
 With the environment variable KUBECONFIG set, that cluster is used instead of a
-built-in one: CRDs, catalogs and examples are installed there, and stay.
+built-in one, and the first line says which: CRDs, catalogs and examples that
+are missing are created there, and stay. CRDs of the product that differ are
+updated; nothing else that exists is changed.
 
 The binaries of the control plane come from KUBEBUILDER_ASSETS, or from
 .bin/controlplane of the repository, which "make controlplane" fills.`,
@@ -29,7 +37,13 @@ The binaries of the control plane come from KUBEBUILDER_ASSETS, or from
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			options.Kubeconfig = os.Getenv("KUBECONFIG")
-			return dev.Run(command.Context(), options)
+			ctx := command.Context()
+			if endWithParent {
+				var cancel context.CancelFunc
+				ctx, cancel = whileParentLives(ctx)
+				defer cancel()
+			}
+			return dev.Run(ctx, options)
 		},
 	}
 	flags := command.Flags()
@@ -37,6 +51,27 @@ The binaries of the control plane come from KUBEBUILDER_ASSETS, or from
 	flags.BoolVar(&options.Flux, "flux", false, `also run Flux's source-controller and kustomize-controller ("make peers" builds them)`)
 	flags.StringVar(&options.DataDir, "data-dir", "", "folder that keeps objects, artifacts and logs (default: a temporary one)")
 	flags.IntVar(&options.Port, "port", 0, "port of the API server on 127.0.0.1 (default: any free one)")
+	flags.BoolVar(&endWithParent, "end-with-parent", false, "end when the process that started this one ends, even by kill -9 (make run does this)")
 	flags.DurationVar(&options.Timeout, "timeout", dev.DefaultTimeout, "how long --once waits")
 	return command
+}
+
+// whileParentLives ends the context when the parent does. A process whose parent
+// has ended gets another one, so that a look at its ID now and then is enough.
+func whileParentLives(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	parent := os.Getppid()
+	go func() {
+		ticker := time.NewTicker(parentInterval)
+		defer ticker.Stop()
+		for os.Getppid() == parent {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		cancel()
+	}()
+	return ctx, cancel
 }

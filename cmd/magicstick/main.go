@@ -19,7 +19,12 @@ func main() { os.Exit(run()) }
 func run() int {
 	// The first Ctrl-C asks for a clean end; stop() then gives the signal back
 	// to the system, so that a second one ends at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		// The terminal was closed; nohup would have us ignore that.
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	err := newRootCommand().ExecuteContext(ctx)
