@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,6 +84,10 @@ func command() *cobra.Command {
 const stampFile = ".bin/specgen.stamp"
 
 func generate(ctx context.Context, repo string, out io.Writer) error {
+	return generateWith(ctx, repo, steps(out), out)
+}
+
+func generateWith(ctx context.Context, repo string, steps []pipeline.Step, out io.Writer) error {
 	start := time.Now()
 	root, err := os.OpenRoot(repo)
 	if err != nil {
@@ -97,7 +103,7 @@ func generate(ctx context.Context, repo string, out io.Writer) error {
 		return err
 	}
 	return withWorkspace(repo, func(ws *workspace.Workspace) error {
-		if err := pipeline.Run(ctx, ws, steps(), out); err != nil {
+		if err := pipeline.Run(ctx, ws, steps, out); err != nil {
 			return err
 		}
 		changes, err := ws.Sync()
@@ -108,7 +114,7 @@ func generate(ctx context.Context, repo string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := remember(repo, root); err != nil {
+		if err := remember(ws, root, out); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(out, "%d files, %s (%.2f s)\n", len(files), describe(changes), time.Since(start).Seconds())
@@ -116,14 +122,27 @@ func generate(ctx context.Context, repo string, out io.Writer) error {
 	})
 }
 
-// remember stores the fingerprint of the tree as it now is.
-func remember(repo string, root *os.Root) error {
-	after, err := workspace.Fingerprint(repo)
+// remember stores the fingerprint of what this run has read and written. When
+// someone edited the spec or the generator meanwhile there is no telling which
+// state the generator itself was built from, so nothing is remembered.
+func remember(ws *workspace.Workspace, root *os.Root, out io.Writer) error {
+	changed, err := ws.InputsChanged()
+	if err != nil {
+		return err
+	}
+	if changed {
+		if err := root.Remove(stampFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forgetting the last run in %s: %w", stampFile, err)
+		}
+		_, err := fmt.Fprintln(out, "spec/, the generator or go.mod changed during the run; generated/ is made from what they were at its start. Run it again.")
+		return err
+	}
+	fingerprint, err := ws.Fingerprint()
 	if err == nil {
 		err = root.MkdirAll(path.Dir(stampFile), 0o750)
 	}
 	if err == nil {
-		err = root.WriteFile(stampFile, []byte(after), 0o600)
+		err = root.WriteFile(stampFile, []byte(fingerprint), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("remembering the run in %s: %w", stampFile, err)
@@ -145,7 +164,7 @@ func describe(changes []workspace.Difference) string {
 
 func verifyTree(ctx context.Context, repo string, out io.Writer) error {
 	return withWorkspace(repo, func(ws *workspace.Workspace) error {
-		if err := pipeline.Run(ctx, ws, steps(), out); err != nil {
+		if err := pipeline.Run(ctx, ws, steps(out), out); err != nil {
 			return err
 		}
 		return verify.Tree(ctx, ws, out)
@@ -158,5 +177,22 @@ func withWorkspace(repo string, do func(*workspace.Workspace) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(ws), ws.Close())
+	return errors.Join(relative(do(ws), ws), ws.Close())
 }
+
+// relative lets an error name the files of the spec as they lie in the repository
+// rather than the copy that the run has read.
+func relative(err error, ws *workspace.Workspace) error {
+	if err == nil || !strings.Contains(err.Error(), ws.ModuleDir) {
+		return err
+	}
+	return &relativeError{err, ws.ModuleDir + string(filepath.Separator)}
+}
+
+type relativeError struct {
+	err error
+	dir string
+}
+
+func (e *relativeError) Error() string { return strings.ReplaceAll(e.err.Error(), e.dir, "") }
+func (e *relativeError) Unwrap() error { return e.err }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"magicstick.dev/operator/tools/specgen/pipeline"
 	"magicstick.dev/operator/tools/specgen/verify"
+	"magicstick.dev/operator/tools/specgen/workspace"
 )
 
 // copyOfRepo is a repository with our spec and nothing generated yet.
@@ -49,13 +51,15 @@ func tree(t *testing.T, root string) map[string]string {
 func TestGenerateAndVerify(t *testing.T) {
 	root := copyOfRepo(t)
 	ctx := t.Context()
-	require.NoError(t, generate(ctx, root, &bytes.Buffer{}))
+	var out bytes.Buffer
+	require.NoError(t, generate(ctx, root, &out))
 	first := tree(t, root)
 	require.Contains(t, first, "generated/apis/ai/v1alpha1/types_model.go")
 	require.Contains(t, first, "generated/clientset/clientset.go")
+	require.Regexp(t, `^[1-9][0-9]* CEL rules in [1-9][0-9]* CRDs; the dearest costs [1-9][0-9]*, [0-9.]+ % of the limit: \S+ spec\.versions\[0\]\S+\.rule \(.+\)\n`, out.String())
 
 	start := time.Now()
-	var out bytes.Buffer
+	out.Reset()
 	require.NoError(t, generate(ctx, root, &out))
 	require.Contains(t, out.String(), "up to date")
 	require.Less(t, time.Since(start), 5*time.Second)
@@ -87,36 +91,53 @@ func TestGenerateAndVerify(t *testing.T) {
 	require.FileExists(t, filepath.Join(root, "handwritten/mine/mine.go"))
 }
 
-// TestBadSpec breaks the spec in ways that only the pipeline as a whole can
-// answer for: one error with file and reason, and nothing written.
-func TestBadSpec(t *testing.T) {
-	const model = "spec/crds/ai.deckhouse.io/model.yaml"
-	for name, c := range map[string]struct{ file, old, replacement, want string }{
-		"an unknown schema keyword":    {model, "minLength: 1\n", "minLenght: 1\n", "minLenght"},
-		"a rule that does not compile": {model, "rule: '!has(self.authSecretRef) || has(self.url)'", "rule: '!has(self.nowhere)'", "nowhere"},
-		"a condition file of no kind":  {"spec/conditions/ai.deckhouse.io/model.yaml", "kind: Model", "kind: Modell", "Modell"},
-		"broken YAML":                  {model, "apiVersion:", "\t:", "model.yaml"},
-	} {
+// TestEditDuringTheRun: whoever edits the spec while a run reads it gets what the
+// spec was at the start, is told so, and the next run does not take the tree for
+// up to date.
+func TestEditDuringTheRun(t *testing.T) {
+	for name, input := range map[string]string{"spec": "spec/text", "generator": "tools/specgen/main.go", "modules": "go.sum"} {
 		t.Run(name, func(t *testing.T) {
-			root := copyOfRepo(t)
-			file := filepath.Join(root, c.file)
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
-			broken := strings.Replace(string(data), c.old, c.replacement, 1)
-			require.NotEqual(t, string(data), broken, "the fixture no longer fits")
-			require.NoError(t, os.WriteFile(file, []byte(broken), 0o600))
-			staging := t.TempDir()
-			t.Setenv("TMPDIR", staging)
+			root := t.TempDir()
+			write := func(name, content string) {
+				file := filepath.Join(root, name)
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+				require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+			}
+			for _, name := range []string{"go.mod", "go.sum", "spec/text", "tools/specgen/main.go"} {
+				write(name, "first")
+			}
+			edit := ""
+			copyOfText := []pipeline.Step{{Name: "copy", Generate: func(_ context.Context, ws *workspace.Workspace) error {
+				if edit != "" {
+					write(input, edit)
+				}
+				data, err := os.ReadFile(filepath.Join(ws.SpecDir, "text"))
+				require.NoError(t, err)
+				return ws.Write("text", data)
+			}}}
+			run := func() string {
+				var out bytes.Buffer
+				require.NoError(t, generateWith(t.Context(), root, copyOfText, &out))
+				return out.String()
+			}
+			require.NotContains(t, run(), "up to date")
+			require.Contains(t, run(), "up to date")
+			require.FileExists(t, filepath.Join(root, stampFile))
 
-			err = generate(t.Context(), root, &bytes.Buffer{})
-			require.ErrorContains(t, err, filepath.Base(c.file))
-			require.ErrorContains(t, err, c.want)
-			require.NoDirExists(t, filepath.Join(root, "generated"))
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "generated")))
+			edit = "second"
+			require.Contains(t, run(), "changed during the run")
+			require.Equal(t, map[string]string{"generated/text": "first"}, tree(t, root))
 			require.NoFileExists(t, filepath.Join(root, stampFile))
-			left, err := filepath.Glob(filepath.Join(staging, "specgen-*"))
-			require.NoError(t, err)
-			require.Empty(t, left, "the staging module was left behind")
-			require.Error(t, verifyTree(t.Context(), root, &bytes.Buffer{}), "verify fails on a spec error too")
+
+			edit = ""
+			require.NotContains(t, run(), "up to date")
+			want := "first"
+			if input == "spec/text" {
+				want = "second"
+			}
+			require.Equal(t, map[string]string{"generated/text": want}, tree(t, root))
+			require.Contains(t, run(), "up to date")
 		})
 	}
 }
@@ -159,5 +180,6 @@ func TestCommands(t *testing.T) {
 		root.SetOut(&out)
 		require.NoError(t, root.ExecuteContext(t.Context()))
 		require.Contains(t, out.String(), "modelactivations.appliance.magicstick.dev")
+		require.Regexp(t, `spec\.versions\[0\]\S+\.rule +authSecretRef can only be set together with url +!has\(self\.authSecretRef\)`, out.String())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"sort"
+	"strings"
 	"text/tabwriter"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -34,6 +35,8 @@ type RuleCost struct {
 	Path string
 	// Cost is the estimate for all evaluations in one object, in CEL cost units.
 	Cost uint64
+	// Rule is the expression, Message what a person is told when it refuses an object.
+	Rule, Message string
 	// Error says why the rule does not compile; empty when it does.
 	Error string
 }
@@ -114,7 +117,8 @@ func (w *costWalk) rules(s *apiextensions.JSONSchemaProps, at *field.Path, conte
 		return
 	}
 	for i, result := range results {
-		rule := RuleCost{CRD: w.name, Path: at.Index(i).Child("rule").String()}
+		source := s.XValidations[i]
+		rule := RuleCost{CRD: w.name, Path: at.Index(i).Child("rule").String(), Rule: source.Rule, Message: source.Message}
 		if result.Error != nil {
 			rule.Error = result.Error.Detail
 		} else {
@@ -125,10 +129,10 @@ func (w *costWalk) rules(s *apiextensions.JSONSchemaProps, at *field.Path, conte
 			rule.Cost = multiply(result.MaxCost, cardinality)
 		}
 		w.costs = append(w.costs, rule)
-		if s.XValidations[i].MessageExpression == "" {
+		if source.MessageExpression == "" {
 			continue
 		}
-		message := RuleCost{CRD: w.name, Path: at.Index(i).Child("messageExpression").String(), Cost: result.MessageExpressionMaxCost}
+		message := RuleCost{CRD: w.name, Path: at.Index(i).Child("messageExpression").String(), Rule: source.MessageExpression, Cost: result.MessageExpressionMaxCost}
 		if result.MessageExpressionError != nil {
 			message.Error = result.MessageExpressionError.Detail
 		}
@@ -157,21 +161,41 @@ func WriteCosts(_ context.Context, dir string, out io.Writer) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "COST\t% OF LIMIT\tCRD\tRULE")
+	fmt.Fprintln(table, "COST\t% OF LIMIT\tCRD\tPATH\tMESSAGE\tRULE")
 	totals := map[string]uint64{}
 	for _, c := range costs {
 		if c.Error != "" {
-			fmt.Fprintf(table, "-\t-\t%s\t%s: %s\n", c.CRD, c.Path, c.Error)
+			fmt.Fprintf(table, "-\t-\t%s\t%s: %s\t%s\t%s\n", c.CRD, c.Path, c.Error, oneLine(c.Message), oneLine(c.Rule))
 			continue
 		}
 		totals[c.CRD] += min(c.Cost, math.MaxUint64-totals[c.CRD])
-		fmt.Fprintf(table, "%d\t%.3f\t%s\t%s\n", c.Cost, c.Percent(), c.CRD, c.Path)
+		fmt.Fprintf(table, "%d\t%.3f\t%s\t%s\t%s\t%s\n", c.Cost, c.Percent(), c.CRD, c.Path, oneLine(c.Message), oneLine(c.Rule))
 	}
 	for _, name := range sortedKeys(totals) {
-		fmt.Fprintf(table, "%d\t%.3f\t%s\ttotal\n", totals[name], float64(totals[name])*100/CRDCostLimit, name)
+		fmt.Fprintf(table, "%d\t%.3f\t%s\ttotal\t\t\n", totals[name], float64(totals[name])*100/CRDCostLimit, name)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the cost table: %w", err)
 	}
 	return nil
+}
+
+// oneLine makes a text fit into a cell.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// WriteSummary prints one line about all rules of the definitions: how many there
+// are, and the one that comes nearest to the API server's limit.
+func WriteSummary(definitions []*Definition, out io.Writer) error {
+	costs, err := Costs(definitions)
+	if err != nil {
+		return err
+	}
+	if len(costs) == 0 {
+		_, err = fmt.Fprintf(out, "no CEL rules in %d CRDs\n", len(definitions))
+		return err
+	}
+	dearest := costs[0] // they come in this order
+	_, err = fmt.Fprintf(out, "%d CEL rules in %d CRDs; the dearest costs %d, %.3f %% of the limit: %s %s (%s)\n",
+		len(costs), len(definitions), dearest.Cost, dearest.Percent(), dearest.CRD, dearest.Path, oneLine(dearest.Message))
+	return err
 }

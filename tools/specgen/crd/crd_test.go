@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -117,6 +119,12 @@ func TestParse(t *testing.T) {
 		{"another kind", strings.Replace(base, "kind: CustomResourceDefinition", "kind: ConfigMap", 1), "kind", "kind ConfigMap"},
 		{"an old version", strings.Replace(base, "extensions.k8s.io/v1", "extensions.k8s.io/v1beta1", 1), "kind", "apiextensions.k8s.io/v1beta1"},
 		{"no name", change(t, "  name: things.example.com\n", "  labels: {a: b}\n"), "metadata.name", "is empty"},
+		{"group that climbs", change(t, "  group: example.com", "  group: ../../etc"), "spec.group", `"../../etc" would lead out of the folder`},
+		{"group that is absolute", change(t, "  group: example.com", "  group: /etc"), "spec.group", "would lead out of the folder"},
+		{"group that is the parent", change(t, "  group: example.com", "  group: .."), "spec.group", "would lead out of the folder"},
+		{"kind that climbs", change(t, "{kind: Thing,", "{kind: ../Thing,"), "spec.names.kind", "would lead out of the folder"},
+		{"kind with a backslash", change(t, "{kind: Thing,", "{kind: 'a\\Thing',"), "spec.names.kind", "would lead out of the folder"},
+		{"version that climbs", change(t, "name: v1alpha1", "name: ../v1"), "spec.versions[0].name", "would lead out of the folder"},
 		{"no schema", base[:strings.Index(base, "      schema:")], "spec.versions[0].schema.openAPIV3Schema", "is missing"},
 		{"empty file", "", "", "is empty"},
 		{"only comments", "# nothing\n", "", "is empty"},
@@ -174,14 +182,10 @@ func TestLoadDir(t *testing.T) {
 	require.NoError(t, os.WriteFile(outside, []byte(base), 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.yaml")))
 	_, err = LoadDir(dir)
-	requireFault(t, err, filepath.Join(dir, "link.yaml"), "", "cannot be opened inside the folder")
+	requireFault(t, err, filepath.Join(dir, "link.yaml"), "", "is a link that leads to no file of its folder")
+	_, err = LoadDirAs(dir, "spec/crds")
+	requireFault(t, err, "spec/crds/link.yaml", "", "path escapes from parent")
 	require.NoError(t, os.Remove(filepath.Join(dir, "link.yaml")))
-
-	_, err = LoadFiles(dir, "../outside.yaml")
-	require.ErrorContains(t, err, "cannot be opened inside the folder")
-	definitions, err = LoadFiles(dir, "b/thing.yaml")
-	require.NoError(t, err)
-	require.Len(t, definitions, 1)
 
 	write("big.yaml", strings.Repeat("# padding\n", MaxFileBytes/10+1))
 	_, err = LoadDir(dir)
@@ -252,6 +256,53 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestOneErrorPerFault: what follows from a fault is not told beside it, and no
+// message dumps a rule or a schema.
+func TestOneErrorPerFault(t *testing.T) {
+	rule := `rule: "!has(self.count) || self.count > 0"`
+	dear := func(path string) string {
+		return strings.Replace(change(t, "maxItems: 8, items: {type: string, maxLength: 63}", "items: {type: string}"), rule, `rule: "`+path+`"`, 1)
+	}
+	nested := "!has(self.list) || self.list.all(a, self.list.all(b, a == b || a.contains(b)))"
+	several := ""
+	for range 12 {
+		several += "                - {rule: '" + strings.ReplaceAll(nested, "'", "") + "', message: names are free, reason: FieldValueInvalid}\n"
+	}
+	const rulePath, listPath = specPath + ".x-kubernetes-validations[0].rule", specPath + ".properties[list]"
+	wide := func(items, length int) string {
+		return strings.Replace(change(t, "maxItems: 8, items: {type: string, maxLength: 63}", fmt.Sprintf("maxItems: %d, items: {type: string, maxLength: %d}", items, length)), rule, `rule: "`+nested+`"`, 1)
+	}
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"far over the limit", wide(10000, 1000), []string{rulePath + ": Forbidden: estimated rule cost exceeds budget"}},
+		{"over the limit", wide(1000, 63), []string{rulePath + ": Forbidden: estimated rule cost exceeds budget"}},
+		{"over the ceiling", wide(60, 63), []string{rulePath + ": estimated cost "}},
+		{"too dear for want of bounds", dear(nested), []string{listPath + ": is a list without bound", listPath + ".items: is a string without bound"}},
+		{"does not compile", change(t, rule, `rule: "self.nothing > 0"`), []string{rulePath + `: Invalid value: compilation failed: ERROR: <input>:1:5: undefined field 'nothing'`}},
+		{"message that does not compile", change(t, "message: count is positive", `messageExpression: "self.count"`), []string{specPath + ".x-kubernetes-validations[0].messageExpression: Invalid value"}},
+		{"all rules together", strings.Replace(change(t, "maxItems: 8, items: {type: string, maxLength: 63}", "maxItems: 116, items: {type: string, maxLength: 63}"),
+			"                - "+rule+"\n                  message: count is positive\n                  reason: FieldValueInvalid\n", several, 1),
+			[]string{"schema.openAPIV3Schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget"}},
+		{"name and plural differ", change(t, "plural: things", "plural: thingies"), []string{`metadata.name: Invalid value: "things.example.com": must be spec.names.plural+"."+spec.group`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, err := Parse("example.com/thing.yaml", []byte(c.text))
+			require.NoError(t, err)
+			err = Verify(context.Background(), []*Definition{d})
+			require.Error(t, err)
+			lines := strings.Split(err.Error(), "\n")
+			require.Len(t, lines, len(c.want), "%v", err)
+			for i, want := range c.want {
+				require.Contains(t, lines[i], want)
+				require.NotContains(t, lines[i], "{", "a dump of a Go value")
+				require.Less(t, len(lines[i]), 700)
+			}
+		})
+	}
+}
+
 // TestLint is what this project asks for beyond the API server.
 func TestLint(t *testing.T) {
 	rule := `rule: "!has(self.count) || self.count > 0"`
@@ -271,6 +322,8 @@ func TestLint(t *testing.T) {
 		{"rule without reason", change(t, "                  reason: FieldValueInvalid\n", ""), specPath + ".x-kubernetes-validations[0].reason", "is missing"},
 		{"expensive rule", strings.Replace(change(t, "maxItems: 8, items: {type: string", "maxItems: 200, items: {type: string"), rule, `rule: "!has(self.list) || self.list.all(a, self.list.all(b, a.contains(b)))"`, 1),
 			specPath + ".x-kubernetes-validations[0].rule", "over this project's ceiling of 1000000"},
+		{"enum value twice", change(t, "Its name., maxLength: 63}", "Its name., enum: [a, b, a]}"), specPath + ".properties[name].enum[2]", `is "a", as is enum[0]`},
+		{"required twice", change(t, "              properties:\n                name:", "              required: [name, name]\n              properties:\n                name:"), specPath + ".required[1]", `is "name", as is required[0]`},
 		{"no default status", change(t, "              default: {observedGeneration: -1}\n", ""), "spec.versions[0].schema.openAPIV3Schema.properties[status].default", "is not {observedGeneration: -1}"},
 		{"conditions are no map", change(t, "                  x-kubernetes-list-type: map\n                  x-kubernetes-list-map-keys: [type]\n", ""), "spec.versions[0].schema.openAPIV3Schema.properties[status].properties[conditions]", "is not a list map by type"},
 		{"generation with a minimum", change(t, "format: int64, description: Last", "format: int64, minimum: 0, description: Last"), "spec.versions[0].schema.openAPIV3Schema.properties[status].properties[observedGeneration]", "-1 means not observed"},
@@ -315,8 +368,14 @@ func TestCosts(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "thing.yaml"), []byte(text), 0o600))
 	var out bytes.Buffer
 	require.NoError(t, WriteCosts(context.Background(), dir, &out))
-	require.Contains(t, out.String(), "things.example.com  "+costs[0].Path)
+	require.Regexp(t, regexp.QuoteMeta("things.example.com  "+costs[0].Path)+" +no +self != ''", out.String())
+	require.Contains(t, out.String(), "count is positive  !has(self.count) || self.count > 0")
 	require.Contains(t, out.String(), "total")
+
+	out.Reset()
+	require.NoError(t, WriteSummary([]*Definition{d}, &out))
+	require.Equal(t, fmt.Sprintf("2 CEL rules in 1 CRDs; the dearest costs %d, %.3f %% of the limit: things.example.com %s (no)\n",
+		costs[0].Cost, costs[0].Percent(), costs[0].Path), out.String())
 }
 
 // TestSpec: this project's CRDs pass everything.

@@ -1,7 +1,7 @@
 // Package crd reads CustomResourceDefinitions for the generators and refuses
 // everything that a generator could misread.
 //
-// Load and LoadDir are strict: an unknown or repeated key, a second document, a
+// Load, LoadDir and LoadBundle are strict: an unknown or repeated key, a second document, a
 // foreign kind, a reference or a path that leaves the folder is an Error that
 // names the file, the line, the JSON path and the reason. Check then asks the API
 // server's own validation (structural schema, CEL compilation, CEL cost), Lint
@@ -20,6 +20,8 @@ import (
 type Definition struct {
 	// File is the path that the definition was read from, as the caller named it.
 	File string
+	// Text is the file, or the document of a file of several, as it stands.
+	Text []byte
 	// CRD is the decoded object, defaults not filled in.
 	CRD *apiextensionsv1.CustomResourceDefinition
 	// lines maps a JSON path to its line in File, so that later checks can name it.
@@ -28,6 +30,13 @@ type Definition struct {
 
 // Name is the object's metadata.name.
 func (d *Definition) Name() string { return d.CRD.Name }
+
+// Copy is a definition whose object can be changed without changing d's.
+func (d *Definition) Copy() *Definition {
+	other := *d
+	other.CRD = d.CRD.DeepCopy()
+	return &other
+}
 
 // Errorf makes an Error at a JSON path of this definition.
 func (d *Definition) Errorf(path, format string, args ...any) *Error {
@@ -46,7 +55,18 @@ type Error struct {
 	Path string
 	// Reason says which rule is broken and by which value.
 	Reason string
+	// subject is set for faults that bear on other faults, see Verify.
+	subject subject
 }
+
+type subject int
+
+const (
+	// bounds: a value has no limit.
+	bounds subject = iota + 1
+	// costs: a rule is too dear.
+	costs
+)
 
 // Error implements error: file, line, path, reason.
 func (e *Error) Error() string {

@@ -3,8 +3,8 @@ package crd
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"regexp/syntax"
 	"slices"
@@ -20,7 +20,15 @@ import (
 // the cost limits, every kind has the same shape of status, and the file stands
 // where its group and kind say. The errors are *Error values, joined.
 func Lint(definitions []*Definition) error {
-	var faults []error
+	faults, err := lint(definitions)
+	if err != nil {
+		return err
+	}
+	return join(faults)
+}
+
+func lint(definitions []*Definition) ([]*Error, error) {
+	var faults []*Error
 	for _, d := range definitions {
 		l := &linter{d: d}
 		l.file()
@@ -32,37 +40,41 @@ func Lint(definitions []*Definition) error {
 		}
 		faults = append(faults, l.faults...)
 	}
-	costs, err := Costs(definitions)
+	estimates, err := Costs(definitions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(append(faults, lintCosts(definitions, costs)...)...)
+	return append(faults, lintCosts(definitions, estimates)...), nil
 }
 
 // lintCosts holds the project's ceiling against the estimates. Rules that do not
 // compile are Check's to report.
-func lintCosts(definitions []*Definition, costs []RuleCost) []error {
+func lintCosts(definitions []*Definition, estimates []RuleCost) []*Error {
 	byName := map[string]*Definition{}
 	for _, d := range definitions {
 		byName[d.Name()] = d
 	}
-	var faults []error
+	var faults []*Error
 	totals := map[string]uint64{}
-	for _, c := range costs {
+	for _, c := range estimates {
 		if c.Error != "" {
 			continue
 		}
 		if c.Cost > RuleCostLimit/ceilingShare {
-			faults = append(faults, byName[c.CRD].Errorf(c.Path,
-				"estimated cost %d is over this project's ceiling of %d, a tenth of the API server's limit; add maxItems, maxProperties or maxLength, or simplify", c.Cost, RuleCostLimit/ceilingShare))
+			fault := byName[c.CRD].Errorf(c.Path,
+				"estimated cost %d is over this project's ceiling of %d, a tenth of the API server's limit; add maxItems, maxProperties or maxLength, or simplify", c.Cost, RuleCostLimit/ceilingShare)
+			fault.subject = costs
+			faults = append(faults, fault)
 			continue
 		}
 		totals[c.CRD] += c.Cost
 	}
 	for _, name := range sortedKeys(totals) {
 		if totals[name] > CRDCostLimit/ceilingShare {
-			faults = append(faults, byName[name].Errorf("spec.versions",
-				"estimated cost of all rules %d is over this project's ceiling of %d", totals[name], CRDCostLimit/ceilingShare))
+			fault := byName[name].Errorf("spec.versions",
+				"estimated cost of all rules %d is over this project's ceiling of %d", totals[name], CRDCostLimit/ceilingShare)
+			fault.subject = costs
+			faults = append(faults, fault)
 		}
 	}
 	return faults
@@ -70,7 +82,7 @@ func lintCosts(definitions []*Definition, costs []RuleCost) []error {
 
 type linter struct {
 	d      *Definition
-	faults []error
+	faults []*Error
 }
 
 func (l *linter) fault(at *field.Path, format string, args ...any) {
@@ -80,8 +92,8 @@ func (l *linter) fault(at *field.Path, format string, args ...any) {
 // file checks the place of the file: <group>/<kind in lower case>.yaml.
 func (l *linter) file() {
 	names := l.d.CRD.Spec.Names
-	want := filepath.Join(l.d.CRD.Spec.Group, strings.ToLower(names.Kind)+".yaml")
-	if !strings.HasSuffix(l.d.File, string(filepath.Separator)+want) && l.d.File != want {
+	want := path.Join(l.d.CRD.Spec.Group, strings.ToLower(names.Kind)+".yaml")
+	if file := filepath.ToSlash(l.d.File); !strings.HasSuffix(file, "/"+want) && file != want {
 		l.fault(field.NewPath("spec", "names", "kind"), "%s of group %s belongs into the file %s", names.Kind, l.d.CRD.Spec.Group, want)
 	}
 	if names.Kind == "" || strings.ToUpper(names.Kind[:1]) != names.Kind[:1] {
@@ -119,6 +131,7 @@ func sameJSON(raw []byte, want string) bool {
 // node checks one schema node and everything below it.
 func (l *linter) node(s *apiextensionsv1.JSONSchemaProps, at *field.Path, root bool) {
 	l.bounds(s, at)
+	l.repeated(s, at)
 	for i, rule := range s.XValidations {
 		here := at.Child("x-kubernetes-validations").Index(i)
 		if rule.Message == "" && rule.MessageExpression == "" {
@@ -150,6 +163,31 @@ func (l *linter) node(s *apiextensionsv1.JSONSchemaProps, at *field.Path, root b
 	}
 }
 
+// repeated finds values that a list of the schema holds twice: one of the two is
+// most likely a slip for another value.
+func (l *linter) repeated(s *apiextensionsv1.JSONSchemaProps, at *field.Path) {
+	values := map[string]int{}
+	for i, value := range s.Enum {
+		var compact bytes.Buffer
+		if json.Compact(&compact, value.Raw) != nil {
+			continue // Check says that it is no JSON
+		}
+		if first, ok := values[compact.String()]; ok {
+			l.fault(at.Child("enum").Index(i), "is %s, as is enum[%d]; each value is listed once", compact.String(), first)
+			continue
+		}
+		values[compact.String()] = i
+	}
+	names := map[string]int{}
+	for i, name := range s.Required {
+		if first, ok := names[name]; ok {
+			l.fault(at.Child("required").Index(i), "is %q, as is required[%d]; each name is listed once", name, first)
+			continue
+		}
+		names[name] = i
+	}
+}
+
 func preserves(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
 }
@@ -163,22 +201,27 @@ func (l *linter) bounds(s *apiextensionsv1.JSONSchemaProps, at *field.Path) {
 	switch {
 	case s.Type == "string" || s.XIntOrString:
 		if s.MaxLength == nil && len(s.Enum) == 0 && !slices.Contains(boundedFormats, s.Format) && !boundedPattern(s.Pattern) {
-			l.fault(at, "is a string without bound; set maxLength, enum, a bounded format, or a pattern of limited length")
+			l.unbounded(at, "is a string without bound; set maxLength, enum, a bounded format, or a pattern of limited length")
 		}
 		if s.Format == "duration" && s.Pattern == "" {
 			l.fault(at, "is a duration without pattern; the format alone lets words through that no Go duration has")
 		}
 	case s.Type == "array":
 		if s.MaxItems == nil {
-			l.fault(at, "is a list without bound; set maxItems")
+			l.unbounded(at, "is a list without bound; set maxItems")
 		}
 	case s.Type == "object" && (s.AdditionalProperties != nil || preserves(s)):
 		if s.MaxProperties == nil {
-			l.fault(at, "is a map without bound; set maxProperties")
+			l.unbounded(at, "is a map without bound; set maxProperties")
 		}
 	case s.Type == "":
-		l.fault(at, "holds any JSON value, which nothing bounds; give it a type")
+		l.unbounded(at, "holds any JSON value, which nothing bounds; give it a type")
 	}
+}
+
+func (l *linter) unbounded(at *field.Path, reason string) {
+	l.fault(at, "%s", reason)
+	l.faults[len(l.faults)-1].subject = bounds
 }
 
 // boundedPattern tells whether a pattern is anchored at both ends and matches texts

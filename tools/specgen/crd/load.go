@@ -27,30 +27,26 @@ const MaxFileBytes = 8 << 20
 // LoadDir reads every .yaml, .yml and .json file below dir, in path order, and
 // checks that no two of them define the same name. Links that lead out of the
 // folder are refused. All faults are reported together.
-func LoadDir(dir string) ([]*Definition, error) {
+func LoadDir(dir string) ([]*Definition, error) { return LoadDirAs(dir, filepath.ToSlash(dir)) }
+
+// LoadDirAs is LoadDir for a folder that people know by another name: shown takes
+// the place of dir in the names of the files.
+func LoadDirAs(dir, shown string) ([]*Definition, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening the CRD folder %q: %w", dir, err)
+		return nil, fmt.Errorf("opening the CRD folder %q: %w", shown, err)
 	}
 	defer root.Close()
 	var definitions []*Definition
 	var faults []error
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("reading the CRD folder %q: %w", dir, err)
+			return fmt.Errorf("reading the CRD folder %q: %w", shown, err)
 		}
 		if entry.IsDir() || !isManifest(name) {
 			return nil
 		}
-		shown := filepath.Join(dir, filepath.FromSlash(name))
-		// Opening through the root is what keeps a link inside the folder.
-		file, err := root.Open(filepath.FromSlash(name))
-		if err != nil {
-			faults = append(faults, &Error{File: shown, Reason: "cannot be opened inside the folder: " + err.Error()})
-			return nil
-		}
-		defer file.Close()
-		definition, err := read(shown, file)
+		definition, err := readBelow(root, name, path.Join(shown, name), entry.Type())
 		if err != nil {
 			faults = append(faults, err)
 			return nil
@@ -68,35 +64,22 @@ func LoadDir(dir string) ([]*Definition, error) {
 	return definitions, nil
 }
 
-// LoadFiles reads the named files below dir. A name that leaves dir is refused.
-func LoadFiles(dir string, names ...string) ([]*Definition, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the CRD folder %q: %w", dir, err)
+// readBelow reads one file of a folder. Opening through the root is what keeps a
+// link inside it; what is neither file nor link could block the reader for ever.
+func readBelow(root *os.Root, name, shown string, mode fs.FileMode) (*Definition, error) {
+	link := mode&fs.ModeSymlink != 0
+	if !mode.IsRegular() && !link {
+		return nil, &Error{File: shown, Reason: "is not a regular file"}
 	}
-	defer root.Close()
-	var definitions []*Definition
-	var faults []error
-	for _, name := range names {
-		shown := path.Join(dir, name)
-		file, err := root.Open(filepath.FromSlash(name))
-		if err != nil {
-			faults = append(faults, &Error{File: shown, Reason: "cannot be opened inside the folder: " + err.Error()})
-			continue
-		}
-		definition, err := read(shown, file)
-		_ = file.Close()
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		definitions = append(definitions, definition)
+	file, err := root.Open(filepath.FromSlash(name))
+	switch {
+	case err != nil && link:
+		return nil, &Error{File: shown, Reason: "is a link that leads to no file of its folder, and is not followed out of it: " + err.Error()}
+	case err != nil:
+		return nil, &Error{File: shown, Reason: "cannot be opened: " + err.Error()}
 	}
-	faults = append(faults, duplicates(definitions)...)
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	return definitions, nil
+	defer file.Close()
+	return read(shown, file)
 }
 
 // Load reads one file from anywhere.
@@ -261,6 +244,10 @@ func Parse(name string, data []byte) (definition *Definition, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if fault := climbs(crd); fault != nil {
+		fault.File, fault.Line = name, lineOf(lines, fault.Path)
+		return nil, fault
+	}
 	if crd.Name == "" {
 		return nil, &Error{File: name, Path: "metadata.name", Reason: "is empty"}
 	}
@@ -273,7 +260,24 @@ func Parse(name string, data []byte) (definition *Definition, err error) {
 	if len(crd.Spec.Versions) == 0 {
 		return nil, &Error{File: name, Line: lineOf(lines, "spec"), Path: "spec.versions", Reason: "is empty"}
 	}
-	return &Definition{File: name, CRD: crd, lines: lines}, nil
+	return &Definition{File: name, Text: data, CRD: crd, lines: lines}, nil
+}
+
+// climbs finds a name that would lead out of the folder which the generators make
+// for it: group, version and kind become folders and files.
+func climbs(crd *apiextensionsv1.CustomResourceDefinition) *Error {
+	names := map[string]string{"spec.group": crd.Spec.Group, "spec.names.kind": crd.Spec.Names.Kind}
+	for i, version := range crd.Spec.Versions {
+		names[field.NewPath("spec", "versions").Index(i).Child("name").String()] = version.Name
+	}
+	for _, at := range sortedKeys(names) {
+		// A local path of one segment cannot lead anywhere else.
+		if name := names[at]; name != "" && (!filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`)) {
+			return &Error{Path: at, Reason: fmt.Sprintf(
+				"%q would lead out of the folder that its files are written to; a name holds no slash and is not . or ..", name)}
+		}
+	}
+	return nil
 }
 
 // locate turns the strict decoder's findings (unknown field "spec.x") into Errors.

@@ -1,20 +1,16 @@
 package workspace
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path"
-	"sort"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"magicstick.dev/operator/tools/specgen/crd"
 )
 
 // CRD is one CustomResourceDefinition of the spec with the bytes that it was
@@ -44,70 +40,55 @@ func GroupFolder(group string) string {
 	return folder
 }
 
-// CRDs reads every YAML file below spec/crds, strictly, and returns the
-// definitions ordered by group and kind, so that the order of the files does
-// not matter to any step.
+// CRDs returns the definitions of spec/crds, ordered by group and kind, so that
+// the order of the files does not matter to any step.
 func (w *Workspace) CRDs() ([]CRD, error) { return w.CRDsBelow("crds") }
 
 // CRDsBelow is CRDs for another folder of the spec.
 func (w *Workspace) CRDsBelow(folder string) ([]CRD, error) {
-	var crds []CRD
-	spec := os.DirFS(w.SpecDir)
-	err := fs.WalkDir(spec, folder, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() || path.Ext(name) != ".yaml" {
-			return nil
-		}
-		if !entry.Type().IsRegular() {
-			return fmt.Errorf("spec/%s is not a regular file", name)
-		}
-		data, err := fs.ReadFile(spec, name)
-		if err != nil {
-			return err
-		}
-		definition, err := decodeCRD(data)
-		if err != nil {
-			return fmt.Errorf("decoding spec/%s: %w", name, err)
-		}
-		crds = append(crds, CRD{File: name, YAML: data, Definition: definition})
-		return nil
-	})
+	definitions, err := w.Definitions(folder)
 	if err != nil {
-		return nil, fmt.Errorf("reading the CRDs of spec/%s: %w", folder, err)
+		return nil, err
 	}
-	sort.Slice(crds, func(i, j int) bool {
-		if crds[i].Group() != crds[j].Group() {
-			return crds[i].Group() < crds[j].Group()
-		}
-		return crds[i].Kind() < crds[j].Kind()
-	})
-	for i := 1; i < len(crds); i++ {
-		if crds[i].Group() == crds[i-1].Group() && crds[i].Kind() == crds[i-1].Kind() {
-			return nil, fmt.Errorf("reading the CRDs of spec/%s: spec/%s and spec/%s both define %s.%s",
-				folder, crds[i-1].File, crds[i].File, crds[i].Kind(), crds[i].Group())
-		}
+	crds := make([]CRD, 0, len(definitions))
+	for _, d := range definitions {
+		crds = append(crds, CRD{File: strings.TrimPrefix(d.File, "spec/"), YAML: d.Text, Definition: d.CRD})
 	}
 	return crds, nil
 }
 
-func decodeCRD(data []byte) (*apiextensionsv1.CustomResourceDefinition, error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	first, err := documents.Read()
-	if err != nil {
-		return nil, fmt.Errorf("want one YAML document: %w", err)
+// loaded is what reading one folder of the spec gave.
+type loaded struct {
+	once        sync.Once
+	definitions []*crd.Definition
+	err         error
+}
+
+// Definitions reads every CRD below a folder of the spec, ordered by group and
+// kind. A folder is read once in a run, so that every step sees the same files
+// and a fault in them is told in the same words; each caller gets its own copy.
+// Errors name the files as they lie in the repository. A folder that does not
+// exist gives an error that matches fs.ErrNotExist.
+func (w *Workspace) Definitions(folder string) ([]*crd.Definition, error) {
+	dir := filepath.Join(w.SpecDir, filepath.FromSlash(folder))
+	kept, _ := w.read.LoadOrStore(dir, &loaded{})
+	read := kept.(*loaded)
+	read.once.Do(func() {
+		read.definitions, read.err = crd.LoadDirAs(dir, path.Join("spec", folder))
+		slices.SortFunc(read.definitions, func(a, b *crd.Definition) int {
+			return strings.Compare(kindKey(a.CRD), kindKey(b.CRD))
+		})
+	})
+	if read.err != nil {
+		return nil, fmt.Errorf("reading the CRDs of spec/%s: %w", folder, read.err)
 	}
-	if rest, err := documents.Read(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("want one YAML document, found several")
+	copies := make([]*crd.Definition, 0, len(read.definitions))
+	for _, definition := range read.definitions {
+		copies = append(copies, definition.Copy())
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(first, definition); err != nil {
-		return nil, err
-	}
-	if definition.APIVersion != apiextensionsv1.SchemeGroupVersion.String() || definition.Kind != "CustomResourceDefinition" {
-		return nil, fmt.Errorf("apiVersion %q, kind %q: want %s, CustomResourceDefinition",
-			definition.APIVersion, definition.Kind, apiextensionsv1.SchemeGroupVersion)
-	}
-	return definition, nil
+	return copies, nil
+}
+
+func kindKey(definition *apiextensionsv1.CustomResourceDefinition) string {
+	return definition.Spec.Group + "\x00" + definition.Spec.Names.Kind
 }

@@ -2,17 +2,12 @@ package workspace
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -166,63 +161,4 @@ func filesBelow(dir string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, err
-}
-
-// Fingerprint hashes everything that decides whether a run would change
-// anything: the spec, the generator's sources, the module versions, the Go
-// release, and the generated tree itself, so that an edited or deleted
-// generated file counts.
-func Fingerprint(repoDir string) (string, error) {
-	sum := sha256.New()
-	_, _ = io.WriteString(sum, runtime.Version()+"\n") // a hash takes every byte
-	for _, name := range []string{"go.mod", "go.sum", "spec", "tools/specgen", "generated"} {
-		if err := hashInto(sum, repoDir, name); err != nil {
-			return "", fmt.Errorf("fingerprinting %s: %w", name, err)
-		}
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-func hashInto(sum hash.Hash, repoDir, name string) error {
-	repo := os.DirFS(repoDir)
-	info, err := fs.Lstat(repo, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	files := []string{"."}
-	if info.IsDir() {
-		if files, err = filesBelow(filepath.Join(repoDir, filepath.FromSlash(name))); err != nil {
-			return err
-		}
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") && name == "tools/specgen" {
-			continue
-		}
-		if err := hashFile(sum, repo, path.Join(name, file)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func hashFile(sum hash.Hash, repo fs.FS, name string) error {
-	info, err := fs.Lstat(repo, name)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(sum, "%s %s %d\n", name, info.Mode().Type(), info.Size())
-	if !info.Mode().IsRegular() {
-		return nil
-	}
-	content, err := repo.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = content.Close() }()
-	_, err = io.Copy(sum, content)
-	return err
 }

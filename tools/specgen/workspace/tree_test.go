@@ -1,8 +1,10 @@
 package workspace
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -122,31 +124,74 @@ func TestFingerprint(t *testing.T) {
 
 func TestCRDs(t *testing.T) {
 	crd := func(kind string) string {
-		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {group: x.dev, names: {kind: " + kind + "}}\n"
+		plural := strings.ToLower(kind) + "s"
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + plural + ".x.dev}\n" +
+			"spec: {group: x.dev, names: {kind: " + kind + "}, versions: [{name: v1, schema: {openAPIV3Schema: {type: object}}}]}\n"
 	}
 	for name, broken := range map[string]struct{ content, want string }{
-		"unknown key":   {crd("A") + "extra: 1\n", `unknown field "extra"`},
-		"two documents": {crd("A") + "---\n" + crd("B"), "found several"},
-		"another kind":  {"apiVersion: v1\nkind: Secret\n", "unknown field"},
-		"other type":    {"apiVersion: v1\nkind: CustomResourceDefinition\n", `apiVersion "v1"`},
-		"empty":         {"", "want one YAML document"},
-		"binary":        {"\x00\x01\xff", "spec/crds/a.yaml"},
+		"unknown key":   {crd("A") + "extra: 1\n", `"spec/crds/a.yaml", line 5, extra: unknown field`},
+		"two documents": {crd("A") + "---\n" + crd("B"), "holds several documents"},
+		"another kind":  {"apiVersion: v1\nkind: Secret\n", "kind Secret"},
+		"other type":    {"apiVersion: v1\nkind: CustomResourceDefinition\n", "is apiVersion v1"},
+		"empty":         {"", "is empty"},
+		"binary":        {"\x00\x01\xff", "is not text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := open(t, repository(t, map[string]string{"spec/crds/a.yaml": broken.content})).CRDs()
-			require.ErrorContains(t, err, "spec/crds/a.yaml")
-			if name != "another kind" {
-				require.ErrorContains(t, err, broken.want)
-			}
+			require.ErrorContains(t, err, `reading the CRDs of spec/crds: CRD file "spec/crds/a.yaml"`)
+			require.ErrorContains(t, err, broken.want)
 		})
 	}
-	t.Run("sorted by kind", func(t *testing.T) {
-		crds, err := open(t, repository(t, map[string]string{"spec/crds/1.yaml": crd("B"), "spec/crds/2.yaml": crd("A")})).CRDs()
+	t.Run("sorted by kind, each caller with its own", func(t *testing.T) {
+		ws := open(t, repository(t, map[string]string{"spec/crds/1.yaml": crd("B"), "spec/crds/2.yaml": crd("A")}))
+		crds, err := ws.CRDs()
 		require.NoError(t, err)
 		require.Equal(t, "A", crds[0].Kind())
+		require.Equal(t, "crds/2.yaml", crds[0].File)
+		require.Equal(t, crd("A"), string(crds[0].YAML))
+		crds[0].Definition.Spec.Names.Kind = "Changed"
+		again, err := ws.CRDs()
+		require.NoError(t, err)
+		require.Equal(t, "A", again[0].Kind())
 	})
 	t.Run("one kind twice", func(t *testing.T) {
 		_, err := open(t, repository(t, map[string]string{"spec/crds/1.yaml": crd("A"), "spec/crds/2.yaml": crd("A")})).CRDs()
-		require.ErrorContains(t, err, "spec/crds/1.yaml and spec/crds/2.yaml both define A.x.dev")
+		require.ErrorContains(t, err, `CRD file "spec/crds/2.yaml", line 3, metadata.name: "as.x.dev" is already defined in "spec/crds/1.yaml"`)
 	})
+	t.Run("a folder that is not there", func(t *testing.T) {
+		_, err := open(t, repository(t, map[string]string{})).CRDsBelow("external")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	})
+}
+
+// TestSpecOfTheStart: what is written to the spec during a run is not read by it,
+// and the fingerprint is that of what was read and staged.
+func TestSpecOfTheStart(t *testing.T) {
+	root := repository(t, map[string]string{"spec/a.txt": "at the start"})
+	ws := open(t, root)
+	require.NoError(t, ws.Write("a.go", []byte("package a")))
+	changed, err := ws.InputsChanged()
+	require.NoError(t, err)
+	require.False(t, changed)
+	_, err = ws.Sync()
+	require.NoError(t, err)
+	ours, err := ws.Fingerprint()
+	require.NoError(t, err)
+	repo, err := Fingerprint(root)
+	require.NoError(t, err)
+	require.Equal(t, repo, ours)
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, "spec/a.txt"), []byte("edited"), 0o600))
+	read, err := os.ReadFile(filepath.Join(ws.SpecDir, "a.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "at the start", string(read))
+	changed, err = ws.InputsChanged()
+	require.NoError(t, err)
+	require.True(t, changed)
+	again, err := ws.Fingerprint()
+	require.NoError(t, err)
+	require.Equal(t, ours, again)
+	repo, err = Fingerprint(root)
+	require.NoError(t, err)
+	require.NotEqual(t, repo, ours)
 }
