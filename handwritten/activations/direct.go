@@ -8,14 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 // Interface of direct runtimes (contract/appliance.md C.8).
@@ -26,6 +25,11 @@ const (
 	AnnotationRestartNonce = "appliance.magicstick.dev/restart-nonce"
 	// AnnotationGPUDevice names the device that the activation was planned for.
 	AnnotationGPUDevice = "appliance.magicstick.dev/gpu-device"
+
+	// KubeAI copies a Model's labels to its Pods; the component keeps them out of the
+	// Service when an activation changes its engine.
+	labelComponent   = "app.kubernetes.io/component"
+	componentRuntime = "model-runtime"
 
 	runtimeSuffix  = "-runtime"
 	serverName     = "server"
@@ -67,7 +71,7 @@ type SourcePatch struct {
 	Root string `json:"root"`
 }
 
-// checkName refuses names that cannot become the name of a Service.
+// checkRuntimeName refuses names that cannot become the name of a Service.
 func (r *resolution) checkRuntimeName() error {
 	if len(r.out.Name) > maxRuntimeName || !runtimeName.MatchString(r.out.Name) {
 		return invalid("metadata.name", fmt.Sprintf("%s needs a name of at most %d small letters, digits and dashes that begins with a letter",
@@ -98,7 +102,7 @@ func podAnnotations(nonce *string) map[string]string {
 // renderDirect gives Deployment and Service of a direct runtime.
 func renderDirect(out *Resolved, settings Settings) Objects {
 	name := RuntimeName(out.Name)
-	selector := map[string]string{LabelActivation: out.Name}
+	selector := map[string]string{LabelActivation: out.Name, labelComponent: componentRuntime}
 	// One Pod at a time: the old one must give its devices back first.
 	strategy := appsv1ac.DeploymentStrategy().WithType(appsv1.RecreateDeploymentStrategyType)
 	deployment := appsv1ac.Deployment(name, out.Namespace).
@@ -111,6 +115,7 @@ func renderDirect(out *Resolved, settings Settings) Objects {
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selector)).
 			WithTemplate(corev1ac.PodTemplateSpec().
 				WithLabels(labels(out)).
+				WithLabels(selector).
 				WithAnnotations(out.Direct.PodAnnotations).
 				WithSpec(directPod(out, settings))))
 	service := corev1ac.Service(name, out.Namespace).
@@ -184,7 +189,7 @@ func mountFolders(pod *corev1ac.PodSpecApplyConfiguration, container *corev1ac.C
 				WithPath(settings.ModelCache).WithType(corev1.HostPathDirectoryOrCreate))
 		}
 		mount("model-cache", cacheFolder, false, cache)
-		if settings.HuggingFaceSecret != "" {
+		if _, own := out.Env["HF_TOKEN"]; settings.HuggingFaceSecret != "" && !own {
 			container.WithEnv(corev1ac.EnvVar().WithName("HF_TOKEN").WithValueFrom(corev1ac.EnvVarSource().
 				WithSecretKeyRef(corev1ac.SecretKeySelector().WithName(settings.HuggingFaceSecret).WithKey("token").WithOptional(true))))
 		}

@@ -85,7 +85,9 @@ func (vllm) memory(r *resolution, defaults catalogs.EngineDefaults) error {
 			return invalid("spec.local.cpuOffloadMi", "required with cpuOffloading on engine VLLM: the weights in Mi to keep in RAM", nil)
 		}
 		r.out.CPUOffloadMi = *r.local.CPUOffloadMi
-		return r.out.CoversMemory(r.out.CPUOffloadMi+1, fmt.Sprintf("a replica with %d Mi of its weights in RAM", r.out.CPUOffloadMi))
+		r.out.MemoryFloorMi = r.out.CPUOffloadMi
+		r.out.memoryFloorOf = fmt.Sprintf("a replica with %d Mi of its weights in RAM", r.out.CPUOffloadMi)
+		return nil
 	}
 	if r.onAccelerator() {
 		return nil
@@ -97,8 +99,9 @@ func (vllm) memory(r *resolution, defaults catalogs.EngineDefaults) error {
 	if r.out.KVCacheMemoryBytes == 0 {
 		r.out.KVCacheMemoryBytes = defaults.KVCacheMemoryBytes
 	}
-	cacheMi := roundUp(r.out.KVCacheMemoryBytes, 1<<20) >> 20
-	return r.out.CoversMemory(cacheMi+1, fmt.Sprintf("a replica with a KV cache of %d bytes", r.out.KVCacheMemoryBytes))
+	r.out.MemoryFloorMi = roundUp(r.out.KVCacheMemoryBytes, 1<<20) >> 20
+	r.out.memoryFloorOf = fmt.Sprintf("a replica with a KV cache of %d bytes", r.out.KVCacheMemoryBytes)
+	return nil
 }
 
 // vision picks the attention kernel of the vision part. The block without a value

@@ -80,6 +80,10 @@ func TestPreparedModelNotReady(t *testing.T) {
 			assert.Contains(t, refusal.Error(), f.Prepared.Detail)
 		}
 	}
+	waiting, err := Resolve(facts(t, "vram: 4Gi, computeTarget: amd-gpu, modelRef: {kind: Model, name: qwen}"))
+	require.Error(t, err)
+	assert.EqualValues(t, 4096, waiting.VRAMRequiredMi(), "the status has the plan while it waits")
+	assert.Equal(t, []string{"amd-gpu", "kubeai", "litellm", "model-catalog"}, waiting.Modules)
 	f := facts(t, "vram: 4Gi, modelRef: {kind: Model, name: qwen}")
 	assert.Contains(t, refuse(t, f).Error(), "Model ai/qwen does not exist", "a Model is looked for in the target namespace")
 }

@@ -3,7 +3,6 @@ package activations
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -108,13 +107,23 @@ func profileName(out *Resolved, profile *Profile, engines *catalogs.Engines) str
 	if standard, offered := engines.Defaults(shipped.EngineVLLM, out.Target); offered && isStandard(profile, standard) {
 		return base
 	}
-	content, err := json.Marshal(profile.Spec)
-	if err != nil {
-		// Maps of strings can always be written.
-		panic(fmt.Sprintf("writing the resource profile of %s: %v", out.Name, err))
+	return base + "-" + profile.Spec.hash()
+}
+
+// hash tells profiles apart by what they say, in 8 hexadecimal digits.
+func (s ProfileSpec) hash() string {
+	digest := sha256.New()
+	fmt.Fprintf(digest, "image %q\n", s.ImageName)
+	for _, name := range slices.Sorted(maps.Keys(s.Requests)) {
+		fmt.Fprintf(digest, "request %q %q\n", name, s.Requests[name])
 	}
-	sum := sha256.Sum256(content)
-	return base + "-" + hex.EncodeToString(sum[:4])
+	for _, name := range slices.Sorted(maps.Keys(s.Limits)) {
+		fmt.Fprintf(digest, "limit %q %q\n", name, s.Limits[name])
+	}
+	for _, taint := range s.Tolerations {
+		fmt.Fprintf(digest, "toleration %q %q %q %q\n", taint.Key, taint.Operator, taint.Value, taint.Effect)
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:4])
 }
 
 // isStandard compares a profile with the one that vLLM gets by default.
@@ -197,10 +206,10 @@ func ProfilesDocument(namespace string, engines *catalogs.Engines, inUse []*Prof
 		return nil, err
 	}
 	return corev1ac.ConfigMap(ProfilesConfigMap, namespace).
-		WithLabels(maps.Clone(map[string]string{
+		WithLabels(map[string]string{
 			kube.LabelManagedBy: kube.ManagedByOperator,
 			// Flux looks at the HelmRelease again when a ConfigMap with this label changes.
 			"reconcile.fluxcd.io/watch": "Enabled",
-		})).
+		}).
 		WithData(map[string]string{ProfilesKey: string(text)}), nil
 }

@@ -2,6 +2,7 @@ package activations
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -28,6 +29,11 @@ const (
 
 // Resolve turns an activation into a request with nothing left open. The error
 // is a *Refusal. It is pure: the same facts give the same result.
+//
+// A request beside an error says what is wanted, for the status, although it
+// must not be carried out: what is waited for is not there (ModelNotReady,
+// KubeAIVersionTooOld), or the RAM is known to be too small. Of a request that
+// waits for its files, everything that depends on them is missing.
 func Resolve(f Facts) (*Resolved, error) {
 	spec := &f.Activation.Spec
 	out := &Resolved{
@@ -50,6 +56,11 @@ func Resolve(f Facts) (*Resolved, error) {
 		r.local = *spec.Local
 	}
 	if err := engine.resolve(r); err != nil {
+		var refusal *Refusal
+		if errors.As(err, &refusal) && refusal.Reason != conditions.ModelActivationReasonInvalidModelSpec {
+			out.Modules = engine.RequiredModules(out)
+			return out, err
+		}
 		return nil, err
 	}
 	out.Annotations = map[string]string{}
@@ -60,6 +71,9 @@ func Resolve(f Facts) (*Resolved, error) {
 		out.Annotations[AnnotationMaxOutputTokens] = strconv.FormatInt(out.MaxOutputTokens, 10)
 	}
 	out.Modules = engine.RequiredModules(out)
+	if out.MemoryFloorMi > 0 {
+		return out, out.CoversMemory(out.MemoryFloorMi+1, out.memoryFloorOf)
+	}
 	return out, nil
 }
 

@@ -55,6 +55,9 @@ type Resolved struct {
 	MemoryLimited bool `json:"memoryLimited,omitempty"`
 	// CPU time of a replica.
 	CPU catalogs.CPU `json:"cpu,omitzero"`
+	// MemoryFloorMi is the RAM in Mi that a replica is known to fill with its KV cache
+	// or its weights, besides everything else that it needs; 0 when nothing is known.
+	MemoryFloorMi int64 `json:"memoryFloorMi,omitempty"`
 	// AllowMemoryRisk waives the checks of Resolved.CoversMemory.
 	AllowMemoryRisk bool `json:"allowMemoryRisk,omitempty"`
 
@@ -90,6 +93,8 @@ type Resolved struct {
 	// External is the provider's model; nil for local models.
 	External *appliancev1alpha1.ModelActivationSpecExternal `json:"external,omitempty"`
 
+	// memoryFloorOf says what fills MemoryFloorMi.
+	memoryFloorOf string
 	// targetModule makes the devices of Target usable; empty when none is needed.
 	targetModule string
 }
