@@ -234,7 +234,7 @@ func TestRows(t *testing.T) {
 	status := Aggregate(f)
 	fits(t, f, status)
 	require.Len(t, status.Modules, 3)
-	require.Equal(t, ptr.To(true), status.Modules["litellm"].AutoEnabled)
+	require.Equal(t, ptr.To(true), status.Modules["litellm"].AutoEnabled, "S098")
 	require.Equal(t, "Ready", string(status.Modules["litellm"].Phase), "the oldest decides")
 	require.Nil(t, status.Modules["model-catalog"].AutoEnabled)
 	require.Equal(t, "Degraded", string(status.Modules["second"].Phase), "a duplicate shows under its own name")
@@ -251,7 +251,7 @@ func TestRows(t *testing.T) {
 		require.Equal(t, ptr.To("ai-system"), row.Namespace)
 	}
 
-	row := status.Models["qwen352bvlembedding"]
+	row := status.Models["qwen352bvlembedding"] // S097
 	require.Equal(t, "nvidia-gpu", string(row.ComputeTarget))
 	require.Equal(t, "VLLM", string(row.Engine))
 	require.Equal(t, ptr.To("magicstick-nvidia-gpu:1"), row.ResolvedResourceProfile)
@@ -438,6 +438,8 @@ func TestAggregateIsStable(t *testing.T) {
 	require.Equal(t, f.Appliance.Status, Aggregate(f), "neither time nor order of the lists changes a byte")
 }
 
+// S099, H45: what was asked for, on or off, is not seeded; U016 is about the
+// seed's default Appliance and stands in handwritten/operator.
 func TestSeeds(t *testing.T) {
 	f := facts(t)
 	on, off := ptr.To(true), ptr.To(false)

@@ -106,6 +106,9 @@ func (w fileWorld) Kustomizations(_ context.Context, module string) (found []*ku
 	return found, nil
 }
 
+// The state machine of contract/appliance.md C.2, one folder per rule. Its test
+// cases S005, S099 and S100 run on an API server in handwritten/operator; S100
+// is also TestPlan/disabled-removes, S099 TestPlan/disabled-dependency-is-never-revived.
 func TestPlan(t *testing.T) {
 	cases, err := filepath.Glob("testdata/*/in.yaml")
 	require.NoError(t, err)
