@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -199,4 +201,23 @@ func deviceCount(args []string) (int64, error) {
 		return 0, invalid("spec.local.args", fmt.Sprintf("a replica can have at most %d devices", maxDevices), devices)
 	}
 	return devices, nil
+}
+
+// TakesOCI tells from KubeAI's CustomResourceDefinition whether it accepts
+// oci:// addresses. A definition that says nothing about addresses accepts all.
+func TakesOCI(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	for _, version := range definition.Spec.Versions {
+		if version.Name != "v1" || version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		restricted := false
+		for _, rule := range version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["url"].XValidations {
+			if strings.Contains(rule.Rule, "oci://") {
+				return true
+			}
+			restricted = restricted || strings.Contains(rule.Rule, "://")
+		}
+		return !restricted
+	}
+	return false
 }
