@@ -42,6 +42,7 @@ func TestEnvoyGateway_with_the_operator(t *testing.T) {
 	e.shut(demo, "has no answer from the gateway yet", demoRoutes...)
 
 	t.Log("Envoy Gateway accepts the policies, and only then the routes get their backends")
+	e.followWire()
 	e.startController()
 	e.open(demo, demoRoutes...)
 	e.guarded("odysseus-demo-local", "demo.odysseus.magicstick.local", signIn, "/guard/ai-system/odysseus-demo/sso")

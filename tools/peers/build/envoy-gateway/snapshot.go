@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,7 +20,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -32,23 +35,34 @@ const typePrefix = "type.googleapis.com/envoy.config."
 func snapshotCommand() *cobra.Command {
 	var address, gateway, dir string
 	var timeout time.Duration
+	var keep bool
 	command := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Print the listeners, routes and clusters of a Gateway as JSON",
 		RunE: func(command *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(command.Context(), timeout)
-			defer cancel()
 			command.SilenceUsage = true
-			answer, err := snapshot(ctx, address, gateway, dir)
+			ctx, cancel := context.WithCancel(command.Context())
+			defer cancel()
+			if !keep {
+				defer time.AfterFunc(timeout, cancel).Stop()
+			}
+			output := json.NewEncoder(command.OutOrStdout())
+			asker, err := connect(ctx, address, gateway, dir)
+			if err == nil && keep {
+				err = asker.follow(output)
+			} else if err == nil {
+				err = asker.snapshot(output)
+			}
 			if err != nil {
 				return fmt.Errorf("asking %s for the configuration of %s: %w", address, gateway, err)
 			}
-			return json.NewEncoder(command.OutOrStdout()).Encode(answer)
+			return nil
 		},
 	}
 	command.Flags().StringVar(&address, "address", "127.0.0.1:18000", "where Envoy Gateway serves its proxies")
 	command.Flags().StringVar(&gateway, "gateway", "", "namespace/name of the Gateway")
 	command.Flags().StringVar(&dir, "proxy-certificates", "", "folder with ca.crt, tls.crt and tls.key of a proxy")
+	command.Flags().BoolVar(&keep, "follow", false, "print every version of the routes, a line each, until the connection ends")
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for an answer")
 	return command
 }
@@ -60,7 +74,8 @@ type configuration struct {
 	Clusters  []json.RawMessage `json:"clusters"`
 }
 
-func snapshot(ctx context.Context, address, gateway, dir string) (*configuration, error) {
+// connect opens the stream that a proxy gets everything over.
+func connect(ctx context.Context, address, gateway, dir string) (*proxy, error) {
 	transport, err := proxyCredentials(dir)
 	if err != nil {
 		return nil, err
@@ -70,24 +85,78 @@ func snapshot(ctx context.Context, address, gateway, dir string) (*configuration
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = connection.Close() }()
+	context.AfterFunc(ctx, func() { _ = connection.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).StreamAggregatedResources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	asker := &proxy{stream: stream, node: &corev3.Node{Id: fmt.Sprintf("snapshot-%d", os.Getpid()), Cluster: gateway}}
+	return &proxy{stream: stream, node: &corev3.Node{Id: fmt.Sprintf("snapshot-%d", os.Getpid()), Cluster: gateway}}, nil
+}
 
+// proxy is one Envoy proxy as Envoy Gateway sees it.
+type proxy struct {
+	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	node   *corev3.Node
+	last   *discoveryv3.DiscoveryRequest
+}
+
+func (p *proxy) snapshot(output *json.Encoder) error {
 	var answer configuration
-	clusters, err := asker.fetch("cluster.v3.Cluster", nil)
+	clusters, err := p.fetch("cluster.v3.Cluster", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, resource := range clusters {
 		if err := appendJSON(&answer.Clusters, resource, &clusterv3.Cluster{}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	listeners, err := asker.fetch("listener.v3.Listener", nil)
+	names, err := p.listeners(&answer)
+	if err != nil {
+		return err
+	}
+	routes, err := p.fetch("route.v3.RouteConfiguration", names)
+	if err != nil {
+		return err
+	}
+	for _, resource := range routes {
+		if err := appendJSON(&answer.Routes, resource, &routev3.RouteConfiguration{}); err != nil {
+			return err
+		}
+	}
+	return output.Encode(&answer)
+}
+
+// follow prints the routes whenever Envoy Gateway sends them.
+func (p *proxy) follow(output *json.Encoder) error {
+	names, err := p.listeners(&configuration{})
+	if err != nil {
+		return err
+	}
+	for {
+		routes, err := p.fetch("route.v3.RouteConfiguration", names)
+		if errors.Is(err, io.EOF) || status.Code(err) == codes.Unavailable {
+			return nil // Envoy Gateway has ended
+		}
+		if err != nil {
+			return err
+		}
+		var answer configuration
+		for _, resource := range routes {
+			if err := appendJSON(&answer.Routes, resource, &routev3.RouteConfiguration{}); err != nil {
+				return err
+			}
+		}
+		if err := output.Encode(&answer); err != nil {
+			return err
+		}
+	}
+}
+
+// listeners adds the listeners to the answer and returns the names of the
+// route configurations that they use.
+func (p *proxy) listeners(answer *configuration) ([]string, error) {
+	listeners, err := p.fetch("listener.v3.Listener", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,30 +168,16 @@ func snapshot(ctx context.Context, address, gateway, dir string) (*configuration
 		}
 		names = append(names, routeNames(&listener)...)
 	}
-	if len(names) == 0 {
-		return &answer, nil
-	}
-	routes, err := asker.fetch("route.v3.RouteConfiguration", names)
-	if err != nil {
-		return nil, err
-	}
-	for _, resource := range routes {
-		if err := appendJSON(&answer.Routes, resource, &routev3.RouteConfiguration{}); err != nil {
-			return nil, err
-		}
-	}
-	return &answer, nil
+	return names, nil
 }
 
-// proxy is one Envoy proxy as Envoy Gateway sees it.
-type proxy struct {
-	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
-	node   *corev3.Node
-}
-
-// fetch asks for resources of a type and acknowledges the answer, as Envoy does.
+// fetch asks for resources of a type and returns the next answer. Asking again
+// acknowledges the answer before and waits for a change, as Envoy does.
 func (p *proxy) fetch(kind string, names []string) ([]*anypb.Any, error) {
-	request := &discoveryv3.DiscoveryRequest{Node: p.node, TypeUrl: typePrefix + kind, ResourceNames: names}
+	request := p.last
+	if request == nil || request.GetTypeUrl() != typePrefix+kind {
+		request = &discoveryv3.DiscoveryRequest{Node: p.node, TypeUrl: typePrefix + kind, ResourceNames: names}
+	}
 	if err := p.stream.Send(request); err != nil {
 		return nil, fmt.Errorf("asking for %s: %w", kind, err)
 	}
@@ -135,9 +190,7 @@ func (p *proxy) fetch(kind string, names []string) ([]*anypb.Any, error) {
 			continue // a change of something that was asked for earlier
 		}
 		request.VersionInfo, request.ResponseNonce = response.GetVersionInfo(), response.GetNonce()
-		if err := p.stream.Send(request); err != nil {
-			return nil, fmt.Errorf("acknowledging %s: %w", kind, err)
-		}
+		p.last = request
 		return response.GetResources(), nil
 	}
 }
