@@ -22,7 +22,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),peers) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster. DATA_DIR=...: keep everything in that folder. PORT=...: of the API server.
+run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),flux) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster. DATA_DIR=...: keep everything in that folder. PORT=...: of the API server.
 	@go build -ldflags "$(LDFLAGS)" -o $(BIN)/magicstick ./cmd/magicstick
 	@KUBEBUILDER_ASSETS=$(ASSETS) exec $(BIN)/magicstick dev --end-with-parent $(DEV_FLAGS)
 
@@ -56,7 +56,7 @@ test: ## Run the unit, generator, parity and controller tests, and say how long 
 	$(call timed,tests,KUBEBUILDER_ASSETS=$(ASSETS) ./tools/testtimes/run -timeout 15m ./...)
 
 .PHONY: test-peers
-test-peers: controlplane peers ## Run the tests against the real Flux controllers.
+test-peers: controlplane peers ## Run the tests against the real Flux controllers and the real Envoy Gateway.
 	$(call timed,peer tests,KUBEBUILDER_ASSETS=$(ASSETS) go test -tags peers -timeout 15m ./tools/peers/...)
 
 .PHONY: bench
@@ -72,8 +72,12 @@ controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl
 	@go run ./tools/controlplane
 
 .PHONY: peers
-peers: ## Build Flux's source-controller and kustomize-controller into .bin/peers.
+peers: ## Build Flux's controllers and Envoy Gateway into .bin/peers.
 	@go run ./tools/peers
+
+.PHONY: flux
+flux: ## Build Flux's source-controller and kustomize-controller into .bin/peers.
+	@go run ./tools/peers source-controller kustomize-controller
 
 .PHONY: clean
 clean: ## Remove everything that was built.

@@ -3,7 +3,8 @@
 // kustomize-controller, for tests and `make run FLUX=1`, and Envoy Gateway, for tests.
 //
 // Each has a module of its own below build/, because their dependencies
-// disagree with each other's and with ours.
+// disagree with each other's and with ours. Arguments name the programs to
+// build; without any, all are.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"magicstick.dev/operator/tools/gobuild"
@@ -22,13 +24,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, wanted []string) error {
 	workingDir, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("reading the working directory: %w", err)
@@ -44,6 +46,9 @@ func run(ctx context.Context) error {
 	}
 	defer unlock()
 	list, err := programs(filepath.Join(repository, "tools", "peers", "build"))
+	if err == nil {
+		list, err = only(list, wanted)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,6 +77,22 @@ func programs(modules string) ([]gobuild.Program, error) {
 			" -X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0" +
 			" -X main.sources=" + sources,
 	}), nil
+}
+
+// only keeps the programs with the wanted names, or all when none is wanted.
+func only(list []gobuild.Program, wanted []string) ([]gobuild.Program, error) {
+	if len(wanted) == 0 {
+		return list, nil
+	}
+	var kept []gobuild.Program
+	for _, name := range wanted {
+		found := slices.IndexFunc(list, func(program gobuild.Program) bool { return program.Name == name })
+		if found < 0 {
+			return nil, fmt.Errorf("choosing what to build: no program is called %q", name)
+		}
+		kept = append(kept, list[found])
+	}
+	return kept, nil
 }
 
 // digest identifies the Go files of a folder.
