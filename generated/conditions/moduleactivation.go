@@ -32,15 +32,16 @@ const (
 	ModuleActivationReasonWaitingForCRDs = "WaitingForCRDs"
 	// ModuleActivationReasonWaitingForKustomization: The Kustomization was applied and Flux has not
 	// come to a result yet. That is also so while Flux reports it as not Ready with the reason
-	// DependencyNotReady or Progressing, which say that the work goes on; the message passes on what
-	// Flux says.
+	// DependencyNotReady, Progressing or HealthCheckCanceled, which say that the work goes on; the
+	// message passes on what Flux says.
 	ModuleActivationReasonWaitingForKustomization = "WaitingForKustomization"
 	// ModuleActivationReasonKustomizationReady: Flux reports the Kustomization as Ready. A reason that
 	// Flux gives is passed through in its place.
 	ModuleActivationReasonKustomizationReady = "KustomizationReady"
 	// ModuleActivationReasonKustomizationNotReady: Flux reports the Kustomization as not Ready and
 	// gives no reason. A reason that Flux gives is passed through in its place, except
-	// DependencyNotReady and Progressing: those are no failure and show as WaitingForKustomization.
+	// DependencyNotReady, Progressing and HealthCheckCanceled: those are no failure and show as
+	// WaitingForKustomization.
 	ModuleActivationReasonKustomizationNotReady = "KustomizationNotReady"
 	// ModuleActivationReasonKustomizationConflict: A Kustomization of the name that this module uses
 	// exists and was made by somebody else or for another module. It is neither changed nor deleted;
@@ -106,7 +107,7 @@ var ModuleActivation = Table{
 				{
 					Reason:   ModuleActivationReasonWaitingForKustomization,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "The Kustomization was applied and Flux has not come to a result yet. That is also so while Flux reports it as not Ready with the reason DependencyNotReady or Progressing, which say that the work goes on; the message passes on what Flux says.",
+					Meaning:  "The Kustomization was applied and Flux has not come to a result yet. That is also so while Flux reports it as not Ready with the reason DependencyNotReady, Progressing or HealthCheckCanceled, which say that the work goes on; the message passes on what Flux says.",
 				},
 				{
 					Reason:   ModuleActivationReasonKustomizationReady,
@@ -116,7 +117,7 @@ var ModuleActivation = Table{
 				{
 					Reason:   ModuleActivationReasonKustomizationNotReady,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "Flux reports the Kustomization as not Ready and gives no reason. A reason that Flux gives is passed through in its place, except DependencyNotReady and Progressing: those are no failure and show as WaitingForKustomization.",
+					Meaning:  "Flux reports the Kustomization as not Ready and gives no reason. A reason that Flux gives is passed through in its place, except DependencyNotReady, Progressing and HealthCheckCanceled: those are no failure and show as WaitingForKustomization.",
 				},
 				{
 					Reason:   ModuleActivationReasonKustomizationConflict,

@@ -339,10 +339,17 @@ func inProgress(state kube.Readiness) bool {
 }
 
 // goesOn is a Ready=False that is no failure: kustomize-controller gives these
-// reasons while a dependency is being reconciled, and while it works itself.
+// reasons while a dependency is being reconciled, while it works itself, and
+// when it breaks off waiting because there is something newer to apply.
 func goesOn(state kube.Readiness) bool {
-	return state.Status == metav1.ConditionFalse &&
-		(state.Reason == meta.DependencyNotReadyReason || state.Reason == meta.ProgressingReason)
+	if state.Status != metav1.ConditionFalse {
+		return false
+	}
+	switch state.Reason {
+	case meta.DependencyNotReadyReason, meta.ProgressingReason, meta.HealthCheckCanceledReason:
+		return true
+	}
+	return false
 }
 
 func readiness(kustomization *kustomizev1.Kustomization) kube.Readiness {
