@@ -196,8 +196,8 @@ func TestRun_stands_by_while_another_operator_works(t *testing.T) {
 	assert.NotContains(t, first.String(), "stands by")
 	stopSecond := run(dev.Options{Kubeconfig: plane.KubeconfigPath(), Out: second})
 	t.Cleanup(stopSecond)
-	sees(second, "stands by: the operator ", time.Minute)
-	assert.Contains(t, second.String(), "holds the Lease ai-system/magicstick-operator")
+	sees(second, "stands by for the Lease ai-system/magicstick-operator: the operator ", time.Minute)
+	assert.Contains(t, second.String(), "for 15 s after it was killed")
 	stopFirst()
 	// The Lease was released: nobody waits for its 15 seconds.
 	sees(second, "this one works now", 8*time.Second)
@@ -221,7 +221,7 @@ func TestRun_stands_by_while_another_operator_works(t *testing.T) {
 		third := &output{}
 		stop := run(dev.Options{DataDir: dir, Out: third})
 		t.Cleanup(stop)
-		sees(third, "stands by: the operator killed holds the Lease", 2*time.Minute)
+		sees(third, "stands by for the Lease ai-system/magicstick-operator: the operator killed holds it until it ends, or for 6 s after it was killed", 2*time.Minute)
 		sees(third, "this one works now", 10*time.Second)
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 		require.NoError(t, err)

@@ -105,19 +105,20 @@ func (s *session) startOperator(ctx context.Context) (string, error) {
 		}
 	}()
 	s.onStop(func() error { cancel(); <-ended; <-watching; return nil })
-	return fmt.Sprintf("stands by: %s holds the Lease %s; takes over when that one ends, or %s after it was killed (log in %s)",
-		s.leaseHolder(ctx, options.Appliance.Namespace), lease, options.LeaseDuration, path), nil
+	return fmt.Sprintf("stands by for the Lease %s: %s (log in %s)", lease, s.leaseHolder(ctx, options.Appliance.Namespace), path), nil
 }
 
-// leaseHolder names the operator that works, as well as that can be known.
+// leaseHolder describes the operator that works, as well as that can be known.
 func (s *session) leaseHolder(ctx context.Context, namespace string) string {
+	const unknown = "another operator holds it"
 	client, err := kubernetes.NewForConfig(s.config)
 	if err != nil {
-		return "another operator"
+		return unknown
 	}
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, operator.LeaseName, metav1.GetOptions{})
 	if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
-		return "another operator"
+		return unknown
 	}
-	return "the operator " + *lease.Spec.HolderIdentity
+	return fmt.Sprintf("the operator %s holds it until it ends, or for %d s after it was killed",
+		*lease.Spec.HolderIdentity, ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))
 }

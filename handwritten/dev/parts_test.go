@@ -43,8 +43,8 @@ func TestMakeRow(t *testing.T) {
 			row{"Kustomization", "k", "Suspended", "R", ""},
 		},
 		"nobody reconciles it": {
-			"kind: AppInstance\nmetadata: {name: a}\nstatus: {observedGeneration: -1}",
-			row{"AppInstance", "a", "", "", "accepted; its controller does not run here"},
+			"kind: HostOperation\nmetadata: {name: a}\nstatus: {observedGeneration: -1}",
+			row{"HostOperation", "a", "", "", "accepted; its controller does not run here"},
 		},
 		"not yet seen by the operator": {
 			"kind: Appliance\nmetadata: {name: local}", row{"Appliance", "local", "", "", ""},

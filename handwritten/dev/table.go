@@ -14,7 +14,7 @@ type row struct {
 }
 
 // controlled lists the kinds that the operator in this process reconciles.
-var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true}
+var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true, "AppInstance": true}
 
 // makeRow reads what people look at from any of our kinds, or of Flux's.
 func makeRow(object *unstructured.Unstructured) row {
