@@ -37,7 +37,9 @@ func newValidateCommand() *cobra.Command {
 
 The answer is the one that the API server would give: types, bounds and enums of
 the schema, the rules across fields, and unknown fields as under
---validate=strict. An object that a file holds twice is checked as an update.
+--validate=strict. An object that a file holds twice is checked as an update, and a
+status as a write to the status subresource; a note says so. Notes change nothing
+about the exit code.
 
 Exit code: 0 everything is valid, 1 something would be refused, 2 the check was not
 possible (wrong flag, file not readable, no object found).`,

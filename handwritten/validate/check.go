@@ -24,35 +24,48 @@ type file struct {
 	skip   bool
 	report Report
 	// before holds the objects of the file so far, by kind, namespace and name.
-	before map[string]*unstructured.Unstructured
+	before map[string]earlier
+}
+
+// earlier is an object of the file and where it stands.
+type earlier struct {
+	object *unstructured.Unstructured
+	place  string
 }
 
 // checkFile checks all documents of a file. An object that appears twice in one
-// file is taken as kubectl apply takes it: the second is an update of the first.
+// file is taken as kubectl apply takes it, in the order of the file and whatever
+// stands between: the second is an update of the first. A note says so, because
+// the other way to have an object twice is to have copied it and forgotten to
+// rename it.
 func checkFile(name string, data []byte, skipUnknownKinds bool) Report {
-	f := &file{name: name, skip: skipUnknownKinds, before: map[string]*unstructured.Unstructured{}}
+	f := &file{name: name, skip: skipUnknownKinds, before: map[string]earlier{}}
 	if i := bytes.IndexByte(data, 0); i >= 0 || !utf8.Valid(data) {
 		f.problem(Problem{Rule: RuleEncoding, Message: "the file is not text in UTF-8, so it is not a manifest"})
 		return f.report
 	}
+	number := 0
 	for _, document := range split(data) {
 		if document.empty() {
 			continue
 		}
+		number++
 		content, tree, err := document.parse()
 		if err != nil {
 			f.problem(Problem{Line: err.line, Column: 1, Rule: RuleSyntax, Message: err.message})
 			continue
 		}
-		f.object(content, position{tree, document.skipped})
+		f.object(content, position{tree, document.skipped, fmt.Sprintf("document %d", number)})
 	}
 	return f.report
 }
 
-// position is a node and the number of lines of the file before its document.
+// position is a node, the number of lines of the file before its document, and the
+// words for the document or the part of it that holds the object.
 type position struct {
 	node    *yamlnode.Node
 	skipped int
+	name    string
 }
 
 func (p position) at(path string) (line, column int) {
@@ -63,6 +76,11 @@ func (p position) at(path string) (line, column int) {
 func (f *file) problem(p Problem) {
 	p.File = f.name
 	f.report.Problems = append(f.report.Problems, p)
+}
+
+func (f *file) note(n Note) {
+	n.File = f.name
+	f.report.Notes = append(f.report.Notes, n)
 }
 
 // object checks one object, or each object of a list.
@@ -110,7 +128,7 @@ func (f *file) list(items []any, where position) {
 			f.problem(Problem{Line: line, Column: column, Field: path, Rule: RuleSyntax, Message: "must be an object, not " + describe(item)})
 			continue
 		}
-		f.object(content, position{node, where.skipped})
+		f.object(content, position{node, where.skipped, where.name + ", " + path})
 	}
 }
 
@@ -137,23 +155,34 @@ func (f *file) known(validator *validation.Validator, object *unstructured.Unstr
 		title += "/" + clip(name)
 	}
 	key := strings.Join([]string{object.GetAPIVersion(), object.GetKind(), object.GetNamespace(), object.GetName()}, "\x00")
+	old, again := f.before[key]
+	again = again && object.GetName() != ""
+	f.before[key] = earlier{object, where.name}
 	var list field.ErrorList
-	if old, again := f.before[key]; again && object.GetName() != "" {
-		list = validator.ValidateUpdate(object, old)
+	if again {
+		list = validator.ValidateUpdate(object, old.object)
+		line, column := where.at("metadata.name")
+		f.note(Note{Line: line, Column: column, Object: title, Message: where.name + " updates " + old.place + " and is checked as an update"})
 	} else {
 		list = validator.Validate(object)
 	}
-	f.before[key] = object
+	if object.Object["status"] != nil {
+		line, column := where.at("status")
+		f.note(Note{Line: line, Column: column, Object: title, Message: "status is not stored with a manifest; it is checked as a write to the status subresource"})
+		list = append(list, status(validator, object, old.object, list)...)
+	}
 	start := len(f.report.Problems)
+	incomplete := false
 	for _, one := range list {
 		path := strings.TrimPrefix(one.Field, "<nil>")
+		if path == "" && strings.HasPrefix(one.Detail, "some validation rules were not checked") {
+			incomplete = true
+			continue
+		}
 		line, column := where.at(path)
 		p := Problem{Line: line, Column: column, Object: title, Field: clip(path), Rule: string(one.Type), Message: message(one)}
 		if one.Type == field.ErrorTypeForbidden && strings.HasPrefix(one.Detail, "unknown field ") {
 			p.Rule, p.Message = RuleUnknownField, "is not a known field"
-		}
-		if path == "" && strings.HasPrefix(one.Detail, "some validation rules were not checked") {
-			p.Rule, p.Message = RuleIncomplete, one.Detail
 		}
 		if one.Type != field.ErrorTypeTypeInvalid { // there the value is the name of a type
 			p.Value = scalar(path, one.BadValue)
@@ -161,11 +190,31 @@ func (f *file) known(validator *validation.Validator, object *unstructured.Unstr
 		f.problem(p)
 	}
 	slices.SortStableFunc(f.report.Problems[start:], func(a, b Problem) int {
-		if incomplete := a.Rule == RuleIncomplete; incomplete != (b.Rule == RuleIncomplete) {
-			return map[bool]int{true: 1, false: -1}[incomplete]
-		}
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column)
 	})
+	if incomplete {
+		f.note(Note{Object: title, Message: "some rules were not checked because of the problems found; correct those and check again"})
+	}
+}
+
+// status checks the status that a manifest carries. The API server drops it when
+// the manifest is applied, so strictly there is no wrong status; but who writes or
+// copies one into a manifest means it to be right, and whoever writes it
+// through the status subresource is refused. Only what is about the
+// status, and was not said already, is returned.
+func status(validator *validation.Validator, object, old *unstructured.Unstructured, said field.ErrorList) field.ErrorList {
+	if old == nil {
+		old = object.DeepCopy()
+		delete(old.Object, "status")
+	}
+	var list field.ErrorList
+	for _, one := range validator.ValidateStatusUpdate(object, old) {
+		about := one.Field == "status" || strings.HasPrefix(one.Field, "status.") || strings.HasPrefix(one.Field, "status[")
+		if about && !slices.ContainsFunc(said, func(other *field.Error) bool { return other.Field == one.Field && other.Detail == one.Detail }) {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // message is what the API server says, without the field and the value.

@@ -5,7 +5,8 @@
 //
 // In go file names, folders or standard input; out comes a Report. The answers
 // are those of generated/validation; this package finds the documents, and the
-// place in the file that an answer is about.
+// place in the file that an answer is about. What is no fault but may surprise, such
+// as an object that a file holds twice, is a note.
 //
 // It also knows the version of the program, which a person compares with that
 // of the cluster.

@@ -65,6 +65,7 @@ func (r *Report) add(other Report) {
 	r.Objects += other.Objects
 	r.Skipped += other.Skipped
 	r.Problems = append(r.Problems, other.Problems...)
+	r.Notes = append(r.Notes, other.Notes...)
 }
 
 // expand replaces folders by the manifests in them, sorted.

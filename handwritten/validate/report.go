@@ -34,9 +34,35 @@ const (
 	RuleEncoding     = "Encoding"
 	RuleUnknownKind  = "UnknownKind"
 	RuleUnknownField = "UnknownField"
-	// RuleIncomplete tells that further rules are checked once the other problems are solved.
-	RuleIncomplete = "Incomplete"
 )
+
+// Note is something to know about a document that is no reason to refuse it.
+type Note struct {
+	// File is the name as it was given, "-" for standard input.
+	File string `json:"file"`
+	// Line and Column start at 1; they are 0 when no place in the file is meant.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Object is kind and name, such as ModuleActivation/litellm.
+	Object string `json:"object,omitempty"`
+	// Message is what there is to know.
+	Message string `json:"message"`
+}
+
+// String is the note on one line, in the form that editors can jump to.
+func (n Note) String() string {
+	var out strings.Builder
+	out.WriteString(n.File)
+	if n.Line > 0 {
+		fmt.Fprintf(&out, ":%d:%d", n.Line, n.Column)
+	}
+	out.WriteString(": note: ")
+	if n.Object != "" {
+		out.WriteString(n.Object + ": ")
+	}
+	out.WriteString(n.Message)
+	return out.String()
+}
 
 // String is the problem on one line, in the form that editors can jump to.
 func (p Problem) String() string {
@@ -67,15 +93,22 @@ type Report struct {
 	Skipped int `json:"skipped,omitempty"`
 	// Problems in the order of files and lines; never null in JSON.
 	Problems []Problem `json:"problems"`
+	// Notes in the order of files and documents. They do not make anything invalid.
+	Notes []Note `json:"notes,omitempty"`
 }
 
 // Valid reports whether everything would be accepted.
 func (r Report) Valid() bool { return len(r.Problems) == 0 }
 
-// WriteText writes one line per problem and one that counts.
+// WriteText writes one line per problem, one per note, and one that counts the problems.
 func (r Report) WriteText(w io.Writer) error {
 	for _, problem := range r.Problems {
 		if _, err := fmt.Fprintln(w, problem); err != nil {
+			return err
+		}
+	}
+	for _, note := range r.Notes {
+		if _, err := fmt.Fprintln(w, note); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(examples, "*", "*", "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	comment := regexp.MustCompile(`(?m)^# (field|words|subresource): (.*)$`)
+	comment := regexp.MustCompile(`(?m)^# (field|words): (.*)$`)
 	for _, name := range files {
 		kind, verdict := filepath.Base(filepath.Dir(filepath.Dir(name))), filepath.Base(filepath.Dir(name))
 		t.Run(strings.Join([]string{kind, verdict, filepath.Base(name)}, "/"), func(t *testing.T) {
@@ -31,9 +31,6 @@ func TestExamples(t *testing.T) {
 			expected := map[string]string{}
 			for _, match := range comment.FindAllSubmatch(data, -1) {
 				expected[string(match[1])] = strings.TrimSpace(string(match[2]))
-			}
-			if expected["subresource"] == "status" {
-				t.Skip("a manifest cannot set the status; the parity test of the generator covers it")
 			}
 			report, err := Run(Options{Files: []string{name}})
 			require.NoError(t, err)
@@ -87,13 +84,13 @@ func TestProblems(t *testing.T) {
 		"windows_lines":   {strings.ReplaceAll(good, "\n", "\r\n"), nil},
 		"json":            {`{"apiVersion":"appliance.magicstick.dev/v1alpha1","kind":"ModuleActivation","metadata":{"name":"x"},"spec":{"module":"x"}}`, nil},
 		"unknown_field":   {strings.Replace(good, "enabled", "enabeld", 1), []string{`:8:3: ModuleActivation/litellm: spec.enabeld: is not a known field [UnknownField]`}},
-		"wrong_type":      {strings.Replace(good, "true", "maybe", 1), []string{`:8:3: ModuleActivation/litellm: spec.enabled: Invalid value: must be of type boolean: "string" [FieldValueTypeInvalid]`, `[Incomplete]`}},
-		"second_document": {good + "---\n" + strings.ReplaceAll(strings.Replace(good, "  module: litellm\n", "", 1), "litellm", "other"), []string{`:15:1: ModuleActivation/other: spec.module: Required value [FieldValueRequired]`, `[Incomplete]`}},
+		"wrong_type":      {strings.Replace(good, "true", "maybe", 1), []string{`:8:3: ModuleActivation/litellm: spec.enabled: Invalid value: must be of type boolean: "string" [FieldValueTypeInvalid]`}},
+		"second_document": {good + "---\n" + strings.ReplaceAll(strings.Replace(good, "  module: litellm\n", "", 1), "litellm", "other"), []string{`:15:1: ModuleActivation/other: spec.module: Required value [FieldValueRequired]`}},
 		"content_after_separator": {"--- # first\n" + good + "--- {apiVersion: v1, kind: Secret}\n", []string{
 			`:10:22: kind: Secret in v1 is not a kind of this product; known are`}},
 		"end_marker":        {good + "...\n" + strings.Replace(good, "litellm", "Other", 1), []string{`:13:3: ModuleActivation/Other: metadata.name: Invalid value: a lowercase RFC 1123 subdomain`}},
 		"update":            {good + "---\n" + strings.Replace(good, "module: litellm", "module: gpu", 1), []string{`:16:3: ModuleActivation/litellm: spec.module: Invalid value: module cannot be changed after creation; found "gpu" [FieldValueInvalid]`}},
-		"list":              {"apiVersion: v1\nkind: List\nitems:\n- apiVersion: appliance.magicstick.dev/v1alpha1\n  kind: ModuleActivation\n  metadata:\n    name: a\n  spec:\n    module: 7\n- text\n", []string{`:9:5: ModuleActivation/a: spec.module: Invalid value: must be of type string: "integer"`, `[Incomplete]`, `:10:3: items[1]: must be an object, not a single value [Syntax]`}},
+		"list":              {"apiVersion: v1\nkind: List\nitems:\n- apiVersion: appliance.magicstick.dev/v1alpha1\n  kind: ModuleActivation\n  metadata:\n    name: a\n  spec:\n    module: 7\n- text\n", []string{`:9:5: ModuleActivation/a: spec.module: Invalid value: must be of type string: "integer"`, `:10:3: items[1]: must be an object, not a single value [Syntax]`}},
 		"unknown_kind":      {"apiVersion: apps/v1\nkind: Deployment\n", []string{`:2:1: kind: Deployment in apps/v1 is not a kind of this product; known are ClusterModel, `}},
 		"unknown_version":   {strings.Replace(good, "v1alpha1", "v1", 1), []string{`:2:1: kind: ModuleActivation in appliance.magicstick.dev/v1 is not a kind of this product; there is ModuleActivation in appliance.magicstick.dev/v1alpha1 [UnknownKind]`}},
 		"no_kind":           {"apiVersion: v1\nmetadata: {}\n", []string{`:1:1: kind: must be a text; an object starts with apiVersion and kind [FieldValueRequired]`}},
@@ -110,8 +107,8 @@ func TestProblems(t *testing.T) {
 		"alias_explosion":   {explosion(), []string{":"}},
 		"deep":              {strings.Repeat("[", 20000), []string{":"}},
 		"metadata_is_text":  {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nmetadata: text\nspec: {module: a}\n", []string{":3:1: ModuleActivation: metadata: "}},
-		"spec_is_a_list":    {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nmetadata: {name: a}\nspec: [1]\n", []string{":4:1: ModuleActivation/a: spec: ", "[Incomplete]"}},
-		"no_name":           {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nspec: {module: a}\n", []string{":1:1: ModuleActivation: metadata.name: Required value: name or generateName is required [FieldValueRequired]", "[Incomplete]"}},
+		"spec_is_a_list":    {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nmetadata: {name: a}\nspec: [1]\n", []string{":4:1: ModuleActivation/a: spec: "}},
+		"no_name":           {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nspec: {module: a}\n", []string{":1:1: ModuleActivation: metadata.name: Required value: name or generateName is required [FieldValueRequired]"}},
 		"not_a_number_json": {"apiVersion: appliance.magicstick.dev/v1alpha1\nkind: ModuleActivation\nmetadata: {name: a}\nspec: {module: .nan}\n", []string{":"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,6 +123,82 @@ func TestProblems(t *testing.T) {
 					assert.True(t, strings.HasPrefix(text, want), "%q does not start with %q", text, want)
 				}
 			}
+		})
+	}
+}
+
+// TestNotes: what is good to know and no problem is said beside the problems.
+func TestNotes(t *testing.T) {
+	const ready = "status:\n  phase: Ready\n"
+	generated := strings.Replace(good, "  name: litellm\n", "  generateName: litellm-\n", 1)
+	for name, c := range map[string]struct {
+		text            string
+		problems, notes []string // without the file name
+	}{
+		"nothing to say": {text: good},
+		"the same object again": {
+			text:  good + "---\n" + good,
+			notes: []string{":13:3: note: ModuleActivation/litellm: document 2 updates document 1 and is checked as an update"},
+		},
+		"and again, with others between": {
+			text: "# only a comment\n---\n" + good + "---\n" + strings.ReplaceAll(good, "litellm", "other") + "---\n" + strings.Replace(good, "module: litellm", "module: other", 1) + "---\n" + good,
+			problems: []string{
+				":27:3: ModuleActivation/litellm: spec.module: Invalid value: module cannot be changed after creation",
+				":36:3: ModuleActivation/litellm: spec.module: Invalid value: module cannot be changed after creation",
+			},
+			notes: []string{
+				":24:3: note: ModuleActivation/litellm: document 3 updates document 1 and",
+				":33:3: note: ModuleActivation/litellm: document 4 updates document 3 and",
+			},
+		},
+		"another namespace is another object": {text: good + "---\n" + strings.Replace(good, "ai-system", "ai", 1)},
+		"a generated name is always new":      {text: generated + "---\n" + generated},
+		"twice in a list": {
+			text:  "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {apiVersion: appliance.magicstick.dev/v1alpha1, kind: ModuleActivation, metadata: {name: a}, spec: {module: a}}\n", 2),
+			notes: []string{":5:86: note: ModuleActivation/a: document 1, items[1] updates document 1, items[0] and"},
+		},
+		"a status": {
+			text:  good + ready,
+			notes: []string{":9:1: note: ModuleActivation/litellm: status is not stored with a manifest; it is checked as a write to the status subresource"},
+		},
+		"no status": {text: good + "status: null\n"},
+		"a status with a wrong value": {
+			text:     good + strings.Replace(ready, "Ready", "Reddy", 1),
+			problems: []string{`:10:3: ModuleActivation/litellm: status.phase: Unsupported value: supported values: `},
+			notes:    []string{":9:1: note: ModuleActivation/litellm: status is not stored"},
+		},
+		"a status with an unknown field": {
+			text:     good + ready + "  fase: x\n",
+			problems: []string{`:11:3: ModuleActivation/litellm: status.fase: is not a known field`},
+			notes:    []string{":9:1: note: ModuleActivation/litellm: status is not stored"},
+		},
+		"a status of another type": {
+			text:     good + "status: 3\n",
+			problems: []string{`:9:1: ModuleActivation/litellm: status: `},
+			notes:    []string{":9:1: note: ModuleActivation/litellm: status is not stored"},
+		},
+		"a fault of the spec is not told twice": {
+			text:     strings.Replace(good, "true", "maybe", 1) + ready,
+			problems: []string{`:8:3: ModuleActivation/litellm: spec.enabled: Invalid value: must be of type boolean`},
+			notes: []string{
+				":9:1: note: ModuleActivation/litellm: status is not stored",
+				": note: ModuleActivation/litellm: some rules were not checked because of the problems found; correct those and check again",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, "file.yaml", c.text)
+			report, err := Run(Options{Files: []string{file}})
+			require.NoError(t, err)
+			require.Len(t, report.Problems, len(c.problems), "%v", report.Problems)
+			for i, want := range c.problems {
+				assert.True(t, strings.HasPrefix(strings.TrimPrefix(report.Problems[i].String(), file), want), "%s, want %s", report.Problems[i], want)
+			}
+			require.Len(t, report.Notes, len(c.notes), "%v", report.Notes)
+			for i, want := range c.notes {
+				assert.True(t, strings.HasPrefix(strings.TrimPrefix(report.Notes[i].String(), file), want), "%s, want %s", report.Notes[i], want)
+			}
+			assert.Equal(t, len(c.problems) == 0, report.Valid(), "a note makes nothing invalid")
 		})
 	}
 }
@@ -218,6 +291,14 @@ func TestReport(t *testing.T) {
 	assert.Equal(t, "-:8:3: ModuleActivation/litellm: spec.<b>: is not a known field [UnknownField]\n1 object in 1 file: 1 problem\n", text.String())
 	require.NoError(t, report.WriteJSON(&asJSON))
 	assert.JSONEq(t, `{"valid":false,"files":1,"objects":1,"problems":[{"file":"-","line":8,"column":3,"object":"ModuleActivation/litellm","field":"spec.<b>","rule":"UnknownField","message":"is not a known field"}]}`, asJSON.String())
+	text.Reset()
+	asJSON.Reset()
+	report, err = Run(Options{Files: []string{Stdin}, Input: strings.NewReader(good + "---\n" + good)})
+	require.NoError(t, err)
+	require.NoError(t, report.WriteText(&text))
+	assert.Equal(t, "-:13:3: note: ModuleActivation/litellm: document 2 updates document 1 and is checked as an update\n2 objects in 1 file: valid\n", text.String())
+	require.NoError(t, report.WriteJSON(&asJSON))
+	assert.JSONEq(t, `{"valid":true,"files":1,"objects":2,"problems":[],"notes":[{"file":"-","line":13,"column":3,"object":"ModuleActivation/litellm","message":"document 2 updates document 1 and is checked as an update"}]}`, asJSON.String())
 	asJSON.Reset()
 	require.NoError(t, Report{Files: 1, Objects: 1}.WriteJSON(&asJSON))
 	assert.JSONEq(t, `{"valid":true,"files":1,"objects":1,"problems":[]}`, asJSON.String())
@@ -252,6 +333,11 @@ func FuzzCheckFile(f *testing.F) {
 		for _, problem := range report.Problems {
 			if problem.Rule == "" || problem.Message == "" || problem.Line > lines || problem.Line < 0 {
 				t.Fatalf("a problem without a rule, message or place: %+v", problem)
+			}
+		}
+		for _, note := range report.Notes {
+			if note.Message == "" || note.Line > lines || note.Line < 0 {
+				t.Fatalf("a note without a message or place: %+v", note)
 			}
 		}
 	})
