@@ -123,6 +123,11 @@ properties:
   ambassador_id: {x-kubernetes-preserve-unknown-fields: true, oneOf: [{type: string}, {type: array}], items: {type: string}}`,
 		types: []string{"AmbassadorID *apiextensionsv1.JSON"}, specs: []string{`{"ambassador_id":"one"}`, `{"ambassador_id":["one","two"]}`}},
 
+	// oneOf stays oneOf: both fields are in the struct, and the keyword goes with them
+	// in a marker. A CEL rule "exactly one" in its place would say the same to the API
+	// server, but it would be a rule that the schema does not have: the way back would
+	// give another CRD than the one that went in. A CRD that wants the rule has it, as
+	// in the case after this one.
 	{row: 15, name: "one of sibling required sets", schema: `
 type: object
 properties:
