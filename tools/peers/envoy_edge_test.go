@@ -256,7 +256,7 @@ provider:
 	e.controller, err = child.Start(child.Spec{
 		Name: "envoy-gateway", Path: e.binary, Dir: e.dir, LogFile: log,
 		Args: []string{"--certificates", filepath.Join(e.dir, "envoy-gateway"), "server", "--config-path", path},
-		Env:  []string{"KUBECONFIG=" + e.plane.KubeconfigPath(), "ENVOY_GATEWAY_NAMESPACE=" + envoyNamespace},
+		Env:  []string{"KUBECONFIG=" + e.plane.KubeconfigPath(), "ENVOY_GATEWAY_NAMESPACE=" + envoyNamespace, "TMPDIR=" + e.dir},
 	})
 	require.NoError(e.t, err)
 	controller := e.controller
