@@ -11,6 +11,10 @@
 // that waits is suspended, never deleted; only an explicit false, or deleting
 // the activation, takes it out of the cluster.
 //
-// observe.go collects the facts, plan.go decides (pure), render.go writes the
-// Kustomization, controller.go carries out.
+// What the operator did not make for the module is never changed or deleted,
+// whatever its name.
+//
+// observe.go collects the facts, ownership.go tells ours from others', plan.go
+// decides (pure), handover.go decides over a change of the Kustomization's name,
+// render.go writes the Kustomization, controller.go carries out.
 package modules
