@@ -71,6 +71,17 @@ func (e *emitter) declare(n *node, name string) *typeDecl {
 	return decl
 }
 
+// titled puts the type's name before the description of a property that it is made
+// for, as Go wants it. The field carries the description as it is. A type for items
+// or map values cannot have the name there, because controller-tools reads their
+// description from the type.
+func (d *typeDecl) titled(description string) string {
+	if description == "" || strings.HasPrefix(description, d.name+" ") {
+		return description
+	}
+	return d.name + ": " + description
+}
+
 // addOwn puts a keyword set on the declaration.
 func (d *typeDecl) addOwn(n *node, o own) error {
 	line, err := o.marker()
@@ -162,6 +173,9 @@ func (e *emitter) structure(n *node, name string) (expr, error) {
 	decl = e.declare(n, name)
 	x.text = decl.name
 	decl.doc = s.Description
+	if n.position == propertyPosition {
+		decl.doc = decl.titled(s.Description)
+	}
 	decl.extra = preserves(s) || s.XEmbeddedResource
 	typeLevel.topology(s, "object", "structType")
 	typeLevel.logic(s)
@@ -306,7 +320,7 @@ func (e *emitter) field(parent *node, p property, decl *typeDecl, name string) (
 		}
 	}
 	if x.named != nil {
-		x.named.doc = s.Description
+		x.named.doc = x.named.titled(s.Description)
 	}
 	f := fieldDecl{name: name, text: x.text, doc: s.Description}
 	pointer, omit := false, ""

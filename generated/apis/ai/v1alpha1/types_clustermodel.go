@@ -54,7 +54,7 @@ type ClusterModelList struct {
 	Items []ClusterModel `json:"items"`
 }
 
-// Where the model comes from. Cannot be changed after creation.
+// ClusterModelSpec: Where the model comes from. Cannot be changed after creation.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.source.url) || has(self.source.upload) || has(self.source.catalog)",message="source needs one of url, upload and catalog",fieldPath=".source",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="[has(self.source.url), has(self.source.upload), has(self.source.catalog)].filter(set, set).size() <= 1",message="source can have only one of url, upload and catalog",fieldPath=".source",reason="FieldValueForbidden"
@@ -66,7 +66,7 @@ type ClusterModelSpec struct {
 	Source ClusterModelSpecSource `json:"source"`
 }
 
-// The one origin of the model files. Exactly one of url, upload and catalog is set.
+// ClusterModelSpecSource: The one origin of the model files. Exactly one of url, upload and catalog is set.
 type ClusterModelSpecSource struct {
 	// Imports one entry of a catalog that a ModelCatalogSource describes. The entry is resolved once and then pinned
 	// by digest.
@@ -90,8 +90,8 @@ type ClusterModelSpecSource struct {
 	URL string `json:"url,omitempty"`
 }
 
-// Imports one entry of a catalog that a ModelCatalogSource describes. The entry is resolved once and then pinned
-// by digest.
+// ClusterModelSpecSourceCatalog: Imports one entry of a catalog that a ModelCatalogSource describes. The entry
+// is resolved once and then pinned by digest.
 type ClusterModelSpecSourceCatalog struct {
 	// Public name of the model in the catalog, a DNS subdomain.
 	//
@@ -118,13 +118,13 @@ type ClusterModelSpecSourceCatalog struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Asks for an upload session, through which a person sends a local file or archive. Always the empty object; its
-// presence is the request.
+// ClusterModelSpecSourceUpload: Asks for an upload session, through which a person sends a local file or
+// archive. Always the empty object; its presence is the request.
 type ClusterModelSpecSourceUpload struct {
 }
 
-// What became of the model: preparation step, upload session, prepared artifact and the facts read from its
-// files. Holds no secret and no address of the registry.
+// ClusterModelStatus: What became of the model: preparation step, upload session, prepared artifact and the
+// facts read from its files. Holds no secret and no address of the registry.
 type ClusterModelStatus struct {
 	// The prepared artifact. Present only while the phase is Ready.
 	//
@@ -175,7 +175,7 @@ type ClusterModelStatus struct {
 	Upload *ClusterModelStatusUpload `json:"upload,omitempty"`
 }
 
-// The prepared artifact. Present only while the phase is Ready.
+// ClusterModelStatusArtifact: The prepared artifact. Present only while the phase is Ready.
 type ClusterModelStatusArtifact struct {
 	// Digest of the artifact's manifest, for example sha256 and 64 hexadecimal digits.
 	//
@@ -201,7 +201,7 @@ type ClusterModelStatusArtifact struct {
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }
 
-// How the artifact is stored; always OCI.
+// ClusterModelStatusArtifactKind: How the artifact is stored; always OCI.
 //
 // +kubebuilder:validation:Enum={"OCI"}
 type ClusterModelStatusArtifactKind string
@@ -212,9 +212,10 @@ const (
 	ClusterModelStatusArtifactKindOCI ClusterModelStatusArtifactKind = "OCI"
 )
 
-// Step of the preparation. Pending: accepted, waiting for a place, a session or a catalog entry. WaitForUpload:
-// the upload session is open. Publishing: bytes move into the registry. Ready: the artifact is verified and
-// usable. Failed: the preparation ended without an artifact. Deleting: the artifact is being removed.
+// ClusterModelStatusPhase: Step of the preparation. Pending: accepted, waiting for a place, a session or a
+// catalog entry. WaitForUpload: the upload session is open. Publishing: bytes move into the registry. Ready: the
+// artifact is verified and usable. Failed: the preparation ended without an artifact. Deleting: the artifact is
+// being removed.
 //
 // +kubebuilder:validation:Enum={"Pending","WaitForUpload","Publishing","Ready","Failed","Deleting"}
 type ClusterModelStatusPhase string
@@ -235,8 +236,8 @@ const (
 	ClusterModelStatusPhaseDeleting ClusterModelStatusPhase = "Deleting"
 )
 
-// Facts about the model, read from its files and from what the source says. A fact that is not reliably known is
-// absent.
+// ClusterModelStatusResolved: Facts about the model, read from its files and from what the source says. A fact
+// that is not reliably known is absent.
 type ClusterModelStatusResolved struct {
 	// Model architecture, as the files name it.
 	//
@@ -293,7 +294,7 @@ type ClusterModelStatusResolved struct {
 	SupportedFeatures []ClusterModelStatusResolvedSupportedFeaturesItem `json:"supportedFeatures,omitzero"`
 }
 
-// File format of the weights.
+// ClusterModelStatusResolvedFormat: File format of the weights.
 //
 // +kubebuilder:validation:Enum={"Safetensors","GGUF","Diffusers"}
 type ClusterModelStatusResolvedFormat string
@@ -308,7 +309,8 @@ const (
 	ClusterModelStatusResolvedFormatDiffusers ClusterModelStatusResolvedFormat = "Diffusers"
 )
 
-// What the source itself says that the model can do, in the source's own words.
+// ClusterModelStatusResolvedSourceCapabilities: What the source itself says that the model can do, in the
+// source's own words.
 type ClusterModelStatusResolvedSourceCapabilities struct {
 	// Feature names of the provider.
 	//
@@ -334,7 +336,7 @@ type ClusterModelStatusResolvedSourceCapabilities struct {
 	Tasks []string `json:"tasks,omitzero"`
 }
 
-// Provider that the capabilities come from.
+// ClusterModelStatusResolvedSourceCapabilitiesProvider: Provider that the capabilities come from.
 //
 // +kubebuilder:validation:Enum={"HuggingFace","Ollama","Upload","Catalog"}
 type ClusterModelStatusResolvedSourceCapabilitiesProvider string
@@ -415,7 +417,7 @@ const (
 	ClusterModelStatusResolvedSupportedFeaturesItemToolCalling ClusterModelStatusResolvedSupportedFeaturesItem = "ToolCalling"
 )
 
-// What the source turned out to be.
+// ClusterModelStatusSource: What the source turned out to be.
 type ClusterModelStatusSource struct {
 	// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
 	// on.
@@ -435,8 +437,8 @@ type ClusterModelStatusSource struct {
 	ResolvedType ClusterModelStatusSourceResolvedType `json:"resolvedType,omitempty"`
 }
 
-// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
-// on.
+// ClusterModelStatusSourceCatalog: Where a catalog import comes from. Written once, before the first byte is
+// copied, and kept as it is from then on.
 type ClusterModelStatusSourceCatalog struct {
 	// Revision of the catalog in which the entry was found.
 	//
@@ -471,7 +473,8 @@ type ClusterModelStatusSourceCatalog struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// Provider that the controller recognised. Absent when no provider handles the source.
+// ClusterModelStatusSourceResolvedType: Provider that the controller recognised. Absent when no provider handles
+// the source.
 //
 // +kubebuilder:validation:Enum={"HuggingFace","Ollama","Upload","Catalog"}
 type ClusterModelStatusSourceResolvedType string
@@ -488,7 +491,7 @@ const (
 	ClusterModelStatusSourceResolvedTypeCatalog ClusterModelStatusSourceResolvedType = "Catalog"
 )
 
-// The open upload session. Present only while the phase is WaitForUpload.
+// ClusterModelStatusUpload: The open upload session. Present only while the phase is WaitForUpload.
 type ClusterModelStatusUpload struct {
 	// Time at which the session ends.
 	//

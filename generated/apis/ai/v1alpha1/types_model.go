@@ -53,7 +53,7 @@ type ModelList struct {
 	Items []Model `json:"items"`
 }
 
-// Where the model comes from. Cannot be changed after creation.
+// ModelSpec: Where the model comes from. Cannot be changed after creation.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.source.url) || has(self.source.upload) || has(self.source.catalog)",message="source needs one of url, upload and catalog",fieldPath=".source",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="[has(self.source.url), has(self.source.upload), has(self.source.catalog)].filter(set, set).size() <= 1",message="source can have only one of url, upload and catalog",fieldPath=".source",reason="FieldValueForbidden"
@@ -65,7 +65,7 @@ type ModelSpec struct {
 	Source ModelSpecSource `json:"source"`
 }
 
-// The one origin of the model files. Exactly one of url, upload and catalog is set.
+// ModelSpecSource: The one origin of the model files. Exactly one of url, upload and catalog is set.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.authSecretRef) || has(self.url)",message="authSecretRef can only be set together with url",fieldPath=".authSecretRef",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.authSecretRef) || !has(self.url) || self.url.matches(\u0027^https://((www[.])?huggingface[.]co|hf[.]co)/\u0027)",message="authSecretRef can only be used with a Hugging Face url",fieldPath=".authSecretRef",reason="FieldValueForbidden"
@@ -98,8 +98,8 @@ type ModelSpecSource struct {
 	URL string `json:"url,omitempty"`
 }
 
-// Secret with the access token for a private or gated Hugging Face repository. The Secret lies in the namespace
-// of the Model; only a Hugging Face url can use it.
+// ModelSpecSourceAuthSecretRef: Secret with the access token for a private or gated Hugging Face repository. The
+// Secret lies in the namespace of the Model; only a Hugging Face url can use it.
 type ModelSpecSourceAuthSecretRef struct {
 	// Name of the Secret in the namespace of the Model.
 	//
@@ -109,8 +109,8 @@ type ModelSpecSourceAuthSecretRef struct {
 	Name string `json:"name"`
 }
 
-// Imports one entry of a catalog that a ModelCatalogSource describes. The entry is resolved once and then pinned
-// by digest.
+// ModelSpecSourceCatalog: Imports one entry of a catalog that a ModelCatalogSource describes. The entry is
+// resolved once and then pinned by digest.
 type ModelSpecSourceCatalog struct {
 	// Public name of the model in the catalog, a DNS subdomain.
 	//
@@ -137,13 +137,13 @@ type ModelSpecSourceCatalog struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Asks for an upload session, through which a person sends a local file or archive. Always the empty object; its
-// presence is the request.
+// ModelSpecSourceUpload: Asks for an upload session, through which a person sends a local file or archive.
+// Always the empty object; its presence is the request.
 type ModelSpecSourceUpload struct {
 }
 
-// What became of the model: preparation step, upload session, prepared artifact and the facts read from its
-// files. Holds no secret and no address of the registry.
+// ModelStatus: What became of the model: preparation step, upload session, prepared artifact and the facts read
+// from its files. Holds no secret and no address of the registry.
 type ModelStatus struct {
 	// The prepared artifact. Present only while the phase is Ready.
 	//
@@ -194,7 +194,7 @@ type ModelStatus struct {
 	Upload *ModelStatusUpload `json:"upload,omitempty"`
 }
 
-// The prepared artifact. Present only while the phase is Ready.
+// ModelStatusArtifact: The prepared artifact. Present only while the phase is Ready.
 type ModelStatusArtifact struct {
 	// Digest of the artifact's manifest, for example sha256 and 64 hexadecimal digits.
 	//
@@ -220,7 +220,7 @@ type ModelStatusArtifact struct {
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }
 
-// How the artifact is stored; always OCI.
+// ModelStatusArtifactKind: How the artifact is stored; always OCI.
 //
 // +kubebuilder:validation:Enum={"OCI"}
 type ModelStatusArtifactKind string
@@ -231,9 +231,10 @@ const (
 	ModelStatusArtifactKindOCI ModelStatusArtifactKind = "OCI"
 )
 
-// Step of the preparation. Pending: accepted, waiting for a place, a session or a catalog entry. WaitForUpload:
-// the upload session is open. Publishing: bytes move into the registry. Ready: the artifact is verified and
-// usable. Failed: the preparation ended without an artifact. Deleting: the artifact is being removed.
+// ModelStatusPhase: Step of the preparation. Pending: accepted, waiting for a place, a session or a catalog
+// entry. WaitForUpload: the upload session is open. Publishing: bytes move into the registry. Ready: the
+// artifact is verified and usable. Failed: the preparation ended without an artifact. Deleting: the artifact is
+// being removed.
 //
 // +kubebuilder:validation:Enum={"Pending","WaitForUpload","Publishing","Ready","Failed","Deleting"}
 type ModelStatusPhase string
@@ -254,8 +255,8 @@ const (
 	ModelStatusPhaseDeleting ModelStatusPhase = "Deleting"
 )
 
-// Facts about the model, read from its files and from what the source says. A fact that is not reliably known is
-// absent.
+// ModelStatusResolved: Facts about the model, read from its files and from what the source says. A fact that is
+// not reliably known is absent.
 type ModelStatusResolved struct {
 	// Model architecture, as the files name it.
 	//
@@ -312,7 +313,7 @@ type ModelStatusResolved struct {
 	SupportedFeatures []ModelStatusResolvedSupportedFeaturesItem `json:"supportedFeatures,omitzero"`
 }
 
-// File format of the weights.
+// ModelStatusResolvedFormat: File format of the weights.
 //
 // +kubebuilder:validation:Enum={"Safetensors","GGUF","Diffusers"}
 type ModelStatusResolvedFormat string
@@ -327,7 +328,8 @@ const (
 	ModelStatusResolvedFormatDiffusers ModelStatusResolvedFormat = "Diffusers"
 )
 
-// What the source itself says that the model can do, in the source's own words.
+// ModelStatusResolvedSourceCapabilities: What the source itself says that the model can do, in the source's own
+// words.
 type ModelStatusResolvedSourceCapabilities struct {
 	// Feature names of the provider.
 	//
@@ -353,7 +355,7 @@ type ModelStatusResolvedSourceCapabilities struct {
 	Tasks []string `json:"tasks,omitzero"`
 }
 
-// Provider that the capabilities come from.
+// ModelStatusResolvedSourceCapabilitiesProvider: Provider that the capabilities come from.
 //
 // +kubebuilder:validation:Enum={"HuggingFace","Ollama","Upload","Catalog"}
 type ModelStatusResolvedSourceCapabilitiesProvider string
@@ -434,7 +436,7 @@ const (
 	ModelStatusResolvedSupportedFeaturesItemToolCalling ModelStatusResolvedSupportedFeaturesItem = "ToolCalling"
 )
 
-// What the source turned out to be.
+// ModelStatusSource: What the source turned out to be.
 type ModelStatusSource struct {
 	// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
 	// on.
@@ -454,8 +456,8 @@ type ModelStatusSource struct {
 	ResolvedType ModelStatusSourceResolvedType `json:"resolvedType,omitempty"`
 }
 
-// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
-// on.
+// ModelStatusSourceCatalog: Where a catalog import comes from. Written once, before the first byte is copied,
+// and kept as it is from then on.
 type ModelStatusSourceCatalog struct {
 	// Revision of the catalog in which the entry was found.
 	//
@@ -490,7 +492,8 @@ type ModelStatusSourceCatalog struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// Provider that the controller recognised. Absent when no provider handles the source.
+// ModelStatusSourceResolvedType: Provider that the controller recognised. Absent when no provider handles the
+// source.
 //
 // +kubebuilder:validation:Enum={"HuggingFace","Ollama","Upload","Catalog"}
 type ModelStatusSourceResolvedType string
@@ -507,7 +510,7 @@ const (
 	ModelStatusSourceResolvedTypeCatalog ModelStatusSourceResolvedType = "Catalog"
 )
 
-// The open upload session. Present only while the phase is WaitForUpload.
+// ModelStatusUpload: The open upload session. Present only while the phase is WaitForUpload.
 type ModelStatusUpload struct {
 	// Time at which the session ends.
 	//

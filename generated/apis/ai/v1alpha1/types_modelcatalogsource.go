@@ -53,7 +53,7 @@ type ModelCatalogSourceList struct {
 	Items []ModelCatalogSource `json:"items"`
 }
 
-// The catalog, the Secrets that give access to it, and the bounds of its index.
+// ModelCatalogSourceSpec: The catalog, the Secrets that give access to it, and the bounds of its index.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != \u0027Catalog\u0027 || has(self.url)",message="url is required when type is Catalog",fieldPath=".url",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="!has(self.huggingFace) || self.type == \u0027HuggingFace\u0027",message="huggingFace can only be set when type is HuggingFace",fieldPath=".huggingFace",reason="FieldValueForbidden"
@@ -116,7 +116,7 @@ type ModelCatalogSourceSpec struct {
 	URL string `json:"url,omitempty"`
 }
 
-// Settings of the HuggingFace backend. Allowed for that type only.
+// ModelCatalogSourceSpecHuggingFace: Settings of the HuggingFace backend. Allowed for that type only.
 type ModelCatalogSourceSpecHuggingFace struct {
 	// Name of a Secret with an access token (key token) for gated and private repositories, in the platform's Secret
 	// namespace (d8-system by default). Public repositories need none.
@@ -128,8 +128,9 @@ type ModelCatalogSourceSpecHuggingFace struct {
 	TokenSecretName string `json:"tokenSecretName,omitempty"`
 }
 
-// What may be indexed and imported. A HuggingFace source that names no organization, repository or collection,
-// and a source that exceeds the bounds, stays blocked; it never starts an unbounded scan.
+// ModelCatalogSourceSpecPolicy: What may be indexed and imported. A HuggingFace source that names no
+// organization, repository or collection, and a source that exceeds the bounds, stays blocked; it never starts
+// an unbounded scan.
 type ModelCatalogSourceSpecPolicy struct {
 	// Collections of the provider whose entries are indexed.
 	//
@@ -192,8 +193,8 @@ type ModelCatalogSourceSpecPolicy struct {
 	RefreshBudget string `json:"refreshBudget,omitempty"`
 }
 
-// Backend of the catalog. Catalog: the catalog of another cluster, reached under url. HuggingFace: an index of
-// Hugging Face repositories. Cannot be changed after creation.
+// ModelCatalogSourceSpecType: Backend of the catalog. Catalog: the catalog of another cluster, reached under
+// url. HuggingFace: an index of Hugging Face repositories. Cannot be changed after creation.
 //
 // +kubebuilder:validation:Enum={"Catalog","HuggingFace"}
 type ModelCatalogSourceSpecType string
@@ -206,7 +207,8 @@ const (
 	ModelCatalogSourceSpecTypeHuggingFace ModelCatalogSourceSpecType = "HuggingFace"
 )
 
-// Health of the catalog and of its index. Holds neither the inventory nor secret material.
+// ModelCatalogSourceStatus: Health of the catalog and of its index. Holds neither the inventory nor secret
+// material.
 type ModelCatalogSourceStatus struct {
 	// Revision of the catalog at the last good refresh.
 	//

@@ -54,7 +54,7 @@ type AppInstanceList struct {
 	Items []AppInstance `json:"items"`
 }
 
-// What the person wants to run, and who may reach it.
+// AppInstanceSpec: What the person wants to run, and who may reach it.
 type AppInstanceSpec struct {
 	// Who may reach the instance, and under which host names. Left out, it means single sign-on, the user role, and
 	// both the local and the public host name.
@@ -106,8 +106,8 @@ type AppInstanceSpec struct {
 	Values *apiextensionsv1.JSON `json:"values,omitempty"`
 }
 
-// Who may reach the instance, and under which host names. Left out, it means single sign-on, the user role, and
-// both the local and the public host name.
+// AppInstanceSpecAccess: Who may reach the instance, and under which host names. Left out, it means single
+// sign-on, the user role, and both the local and the public host name.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sharing) || self.sharing.mode != \u0027selected\u0027 || !has(self.authentication) || self.authentication == \u0027sso\u0027",message="sharing mode selected needs authentication sso: without a sign-in nobody can be recognised",fieldPath=".sharing.mode",reason="FieldValueInvalid"
 type AppInstanceSpecAccess struct {
@@ -138,8 +138,9 @@ type AppInstanceSpecAccess struct {
 	Sharing *AppInstanceSpecAccessSharing `json:"sharing,omitempty"`
 }
 
-// How callers prove who they are: sso asks for the appliance's single sign-on at the gateway, none opens the
-// route to everyone who can reach it and should be a deliberate, reviewed choice.
+// AppInstanceSpecAccessAuthentication: How callers prove who they are: sso asks for the appliance's single
+// sign-on at the gateway, none opens the route to everyone who can reach it and should be a deliberate, reviewed
+// choice.
 //
 // +kubebuilder:validation:Enum={"sso","none"}
 type AppInstanceSpecAccessAuthentication string
@@ -152,8 +153,8 @@ const (
 	AppInstanceSpecAccessAuthenticationNone AppInstanceSpecAccessAuthentication = "none"
 )
 
-// Which host names are routed: local only the one in the local network, localAndPublic also the one below the
-// public domain.
+// AppInstanceSpecAccessExposure: Which host names are routed: local only the one in the local network,
+// localAndPublic also the one below the public domain.
 //
 // +kubebuilder:validation:Enum={"local","localAndPublic"}
 type AppInstanceSpecAccessExposure string
@@ -166,8 +167,8 @@ const (
 	AppInstanceSpecAccessExposureLocalAndPublic AppInstanceSpecAccessExposure = "localAndPublic"
 )
 
-// Lowest dashboard role that may enter when authentication is sso. Higher roles include the lower ones, in the
-// order user, viewer, operator, admin.
+// AppInstanceSpecAccessRole: Lowest dashboard role that may enter when authentication is sso. Higher roles
+// include the lower ones, in the order user, viewer, operator, admin.
 //
 // +kubebuilder:validation:Enum={"user","viewer","operator","admin"}
 type AppInstanceSpecAccessRole string
@@ -184,7 +185,7 @@ const (
 	AppInstanceSpecAccessRoleAdmin AppInstanceSpecAccessRole = "admin"
 )
 
-// Allow-list in addition to the role. Left out, the role alone decides.
+// AppInstanceSpecAccessSharing: Allow-list in addition to the role. Left out, the role alone decides.
 //
 // +kubebuilder:validation:XValidation:rule="self.mode != \u0027all\u0027 || !has(self.users) || size(self.users) == 0",message="sharing mode all takes no users; use mode selected to name some",fieldPath=".users",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="self.mode != \u0027all\u0027 || !has(self.groups) || size(self.groups) == 0",message="sharing mode all takes no groups; use mode selected to name some",fieldPath=".groups",reason="FieldValueForbidden"
@@ -219,8 +220,8 @@ type AppInstanceSpecAccessSharing struct {
 // +kubebuilder:validation:Pattern="^[A-Za-z0-9._:-]{1,160}$"
 type AppInstanceSpecAccessSharingGroupsItem = string
 
-// all admits everyone who has the role. selected admits only the named users and the members of the named
-// groups, nobody when both lists are empty.
+// AppInstanceSpecAccessSharingMode: all admits everyone who has the role. selected admits only the named users
+// and the members of the named groups, nobody when both lists are empty.
 //
 // +kubebuilder:validation:Enum={"all","selected"}
 type AppInstanceSpecAccessSharingMode string
@@ -240,7 +241,8 @@ const (
 // +kubebuilder:validation:Pattern="^[A-Za-z0-9._:-]{1,160}$"
 type AppInstanceSpecAccessSharingUsersItem = string
 
-// The Appliance this instance belongs to. Information for people and tools; no controller reads it.
+// AppInstanceSpecApplianceRef: The Appliance this instance belongs to. Information for people and tools; no
+// controller reads it.
 type AppInstanceSpecApplianceRef struct {
 	// Name of the Appliance.
 	//
@@ -259,7 +261,7 @@ type AppInstanceSpecApplianceRef struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// What the operator last saw and did. Written by the operator only.
+// AppInstanceStatus: What the operator last saw and did. Written by the operator only.
 type AppInstanceStatus struct {
 	// True once the gateway has accepted every guard policy in its present form. Until then the routes have no
 	// backend and nobody reaches the application.
@@ -338,7 +340,7 @@ type AppInstanceStatus struct {
 	URL *string `json:"url,omitempty"`
 }
 
-// Authentication that the present routes enforce.
+// AppInstanceStatusAuthentication: Authentication that the present routes enforce.
 //
 // +kubebuilder:validation:Enum={"sso","none"}
 type AppInstanceStatusAuthentication string
@@ -351,7 +353,7 @@ const (
 	AppInstanceStatusAuthenticationNone AppInstanceStatusAuthentication = "none"
 )
 
-// Where the instance is on its way, in one word. The Ready condition says why.
+// AppInstanceStatusPhase: Where the instance is on its way, in one word. The Ready condition says why.
 //
 // +kubebuilder:validation:Enum={"WaitingForModules","WaitingForCRDs","Reconciling","Ready","Degraded","Suspended","Removing"}
 type AppInstanceStatusPhase string
@@ -374,7 +376,8 @@ const (
 	AppInstanceStatusPhaseRemoving AppInstanceStatusPhase = "Removing"
 )
 
-// Lowest dashboard role that the present routes admit; absent without single sign-on.
+// AppInstanceStatusRequiredRole: Lowest dashboard role that the present routes admit; absent without single
+// sign-on.
 //
 // +kubebuilder:validation:Enum={"user","viewer","operator","admin"}
 type AppInstanceStatusRequiredRole string

@@ -51,7 +51,7 @@ type ApplianceList struct {
 	Items []Appliance `json:"items"`
 }
 
-// Desired defaults of the installation, owned by Git.
+// ApplianceSpec: Desired defaults of the installation, owned by Git.
 type ApplianceSpec struct {
 	// Deprecated: ignored at run time. Application instances are requested with AppInstance objects.
 	//
@@ -77,7 +77,8 @@ type ApplianceSpec struct {
 	Source ApplianceSpecSource `json:"source"`
 }
 
-// Deprecated: ignored at run time. Application instances are requested with AppInstance objects.
+// ApplianceSpecInstances: Deprecated: ignored at run time. Application instances are requested with AppInstance
+// objects.
 type ApplianceSpecInstances struct {
 	// Former Hermes instances.
 	//
@@ -148,7 +149,8 @@ type ApplianceSpecInstancesHermesItem struct {
 	Storage *ApplianceSpecInstancesHermesItemStorage `json:"storage,omitempty"`
 }
 
-// Former exposure settings; hosts are derived from the runtime settings today.
+// ApplianceSpecInstancesHermesItemIngress: Former exposure settings; hosts are derived from the runtime settings
+// today.
 type ApplianceSpecInstancesHermesItemIngress struct {
 	// Whether the instance was exposed.
 	//
@@ -163,7 +165,7 @@ type ApplianceSpecInstancesHermesItemIngress struct {
 	Host *string `json:"host,omitempty"`
 }
 
-// Former storage settings.
+// ApplianceSpecInstancesHermesItemStorage: Former storage settings.
 type ApplianceSpecInstancesHermesItemStorage struct {
 	// Size of the volume as a Kubernetes quantity, for example 20Gi.
 	//
@@ -230,7 +232,7 @@ type ApplianceSpecInstancesKubeopencodeItemAgentTemplatesItem struct {
 	Name string `json:"name"`
 }
 
-// Former settings of the server component.
+// ApplianceSpecInstancesKubeopencodeItemServer: Former settings of the server component.
 type ApplianceSpecInstancesKubeopencodeItemServer struct {
 	// Whether the server component was wanted.
 	//
@@ -332,7 +334,8 @@ type ApplianceSpecModulesValue struct {
 	UninstallPolicy ApplianceSpecModulesValueUninstallPolicy `json:"uninstallPolicy,omitempty"`
 }
 
-// What people intend for the module's data when it is removed. Metadata only; no controller acts on it.
+// ApplianceSpecModulesValueUninstallPolicy: What people intend for the module's data when it is removed.
+// Metadata only; no controller acts on it.
 //
 // +kubebuilder:validation:Enum={"keep-data","remove"}
 type ApplianceSpecModulesValueUninstallPolicy string
@@ -345,7 +348,7 @@ const (
 	ApplianceSpecModulesValueUninstallPolicyRemove ApplianceSpecModulesValueUninstallPolicy = "remove"
 )
 
-// Public hint about the kind of installation. It drives no behaviour by itself.
+// ApplianceSpecProfile: Public hint about the kind of installation. It drives no behaviour by itself.
 //
 // +kubebuilder:validation:Enum={"minimal","ai-workstation","full"}
 type ApplianceSpecProfile string
@@ -360,7 +363,7 @@ const (
 	ApplianceSpecProfileFull ApplianceSpecProfile = "full"
 )
 
-// Flux source that the generated module Kustomizations refer to.
+// ApplianceSpecSource: Flux source that the generated module Kustomizations refer to.
 type ApplianceSpecSource struct {
 	// Kind of the Flux source.
 	//
@@ -383,7 +386,7 @@ type ApplianceSpecSource struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Kind of the Flux source.
+// ApplianceSpecSourceKind: Kind of the Flux source.
 //
 // +kubebuilder:validation:Enum={"GitRepository"}
 type ApplianceSpecSourceKind string
@@ -394,7 +397,7 @@ const (
 	ApplianceSpecSourceKindGitRepository ApplianceSpecSourceKind = "GitRepository"
 )
 
-// State of the installation as the operator last saw it.
+// ApplianceStatus: State of the installation as the operator last saw it.
 type ApplianceStatus struct {
 	// Observations about the whole appliance; Ready summarises them.
 	//
@@ -532,8 +535,8 @@ type ApplianceStatusHardwareOperatorsValue struct {
 	Sharing *ApplianceStatusHardwareOperatorsValueSharing `json:"sharing,omitempty"`
 }
 
-// Evidence about additional GPU support, for amd-gpu. Choosing a profile proves nothing about driver, resources
-// or engines.
+// ApplianceStatusHardwareOperatorsValueCompatibility: Evidence about additional GPU support, for amd-gpu.
+// Choosing a profile proves nothing about driver, resources or engines.
 type ApplianceStatusHardwareOperatorsValueCompatibility struct {
 	// Evidence by node.
 	//
@@ -673,7 +676,8 @@ type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItem struct {
 	Validation *ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation `json:"validation,omitempty"`
 }
 
-// Results of the engine diagnostics on this node. They are advice and never decide whether a GPU may be used.
+// ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation: Results of the engine diagnostics on
+// this node. They are advice and never decide whether a GPU may be used.
 type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation struct {
 	// Result for Ollama.
 	//
@@ -686,7 +690,7 @@ type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation struc
 	VLLM *ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama `json:"VLLM,omitempty"`
 }
 
-// Result for Ollama.
+// ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama: Result for Ollama.
 type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama struct {
 	// Time at which the diagnostic ended, whatever its result.
 	//
@@ -735,8 +739,9 @@ type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama
 	State ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaState `json:"state,omitempty"`
 }
 
-// Where the diagnostic stands. Stale means that the boot, the host or the image changed after the run was
-// requested; a stale run is not repeated by itself.
+// ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaState: Where the diagnostic stands.
+// Stale means that the boot, the host or the image changed after the run was requested; a stale run is not
+// repeated by itself.
 //
 // +kubebuilder:validation:Enum={"NotRequested","Pending","Running","Passed","Failed","Stale"}
 type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaState string
@@ -778,7 +783,8 @@ type ApplianceStatusHardwareOperatorsValueCompatibilityProfilesItem struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// Transition between allocation modes and the devices that dynamic resource allocation really offers.
+// ApplianceStatusHardwareOperatorsValueCompatibilitySharing: Transition between allocation modes and the devices
+// that dynamic resource allocation really offers.
 type ApplianceStatusHardwareOperatorsValueCompatibilitySharing struct {
 	// Name of the shared ResourceClaim.
 	//
@@ -848,7 +854,7 @@ type ApplianceStatusHardwareOperatorsValueCompatibilitySharing struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// Mode that was asked for.
+// ApplianceStatusHardwareOperatorsValueCompatibilitySharingDesiredMode: Mode that was asked for.
 //
 // +kubebuilder:validation:Enum={"exclusive","dra-shared"}
 type ApplianceStatusHardwareOperatorsValueCompatibilitySharingDesiredMode string
@@ -911,7 +917,8 @@ type ApplianceStatusHardwareOperatorsValueCompatibilitySharingDevicesItem struct
 	ProductName *string `json:"productName,omitempty"`
 }
 
-// Mode in which the node allocates its GPUs now.
+// ApplianceStatusHardwareOperatorsValueCompatibilitySharingObservedMode: Mode in which the node allocates its
+// GPUs now.
 //
 // +kubebuilder:validation:Enum={"exclusive","dra-shared"}
 type ApplianceStatusHardwareOperatorsValueCompatibilitySharingObservedMode string
@@ -984,7 +991,7 @@ type ApplianceStatusHardwareOperatorsValueDevicesItem struct {
 	VendorID string `json:"vendorId,omitempty"`
 }
 
-// How the memory that the GPU can use is laid out.
+// ApplianceStatusHardwareOperatorsValueDevicesItemMemory: How the memory that the GPU can use is laid out.
 type ApplianceStatusHardwareOperatorsValueDevicesItemMemory struct {
 	// How memory reaches the GPU when the layout is unified.
 	//
@@ -1019,7 +1026,8 @@ type ApplianceStatusHardwareOperatorsValueDevicesItemMemory struct {
 	VRAMMi int64 `json:"vramMi,omitempty"`
 }
 
-// How memory reaches the GPU when the layout is unified.
+// ApplianceStatusHardwareOperatorsValueDevicesItemMemoryAllocationMode: How memory reaches the GPU when the
+// layout is unified.
 //
 // +kubebuilder:validation:Enum={"firmware-reserved","shared-gtt","unknown"}
 type ApplianceStatusHardwareOperatorsValueDevicesItemMemoryAllocationMode string
@@ -1034,7 +1042,8 @@ const (
 	ApplianceStatusHardwareOperatorsValueDevicesItemMemoryAllocationModeUnknown ApplianceStatusHardwareOperatorsValueDevicesItemMemoryAllocationMode = "unknown"
 )
 
-// Whether the GPU has memory of its own or shares the memory of the host.
+// ApplianceStatusHardwareOperatorsValueDevicesItemMemoryLayout: Whether the GPU has memory of its own or shares
+// the memory of the host.
 //
 // +kubebuilder:validation:Enum={"discrete","unified"}
 type ApplianceStatusHardwareOperatorsValueDevicesItemMemoryLayout string
@@ -1047,7 +1056,8 @@ const (
 	ApplianceStatusHardwareOperatorsValueDevicesItemMemoryLayoutUnified ApplianceStatusHardwareOperatorsValueDevicesItemMemoryLayout = "unified"
 )
 
-// Who installed the vendor's operator: this product, nobody, or somebody else before it.
+// ApplianceStatusHardwareOperatorsValueManagedBy: Who installed the vendor's operator: this product, nobody, or
+// somebody else before it.
 //
 // +kubebuilder:validation:Enum={"magicstick","none","external"}
 type ApplianceStatusHardwareOperatorsValueManagedBy string
@@ -1062,7 +1072,7 @@ const (
 	ApplianceStatusHardwareOperatorsValueManagedByExternal ApplianceStatusHardwareOperatorsValueManagedBy = "external"
 )
 
-// State of the vendor's support.
+// ApplianceStatusHardwareOperatorsValuePhase: State of the vendor's support.
 //
 // +kubebuilder:validation:Enum={"NotRequired","Installing","WaitingForResources","Ready","Degraded","Disabled","External"}
 type ApplianceStatusHardwareOperatorsValuePhase string
@@ -1085,7 +1095,8 @@ const (
 	ApplianceStatusHardwareOperatorsValuePhaseExternal ApplianceStatusHardwareOperatorsValuePhase = "External"
 )
 
-// How GPUs are shared between models. Memory is not isolated between models that share a GPU.
+// ApplianceStatusHardwareOperatorsValueSharing: How GPUs are shared between models. Memory is not isolated
+// between models that share a GPU.
 type ApplianceStatusHardwareOperatorsValueSharing struct {
 	// Names of the ModelActivations that hold a slot.
 	//
@@ -1137,7 +1148,7 @@ type ApplianceStatusHardwareOperatorsValueSharing struct {
 	Slots int32 `json:"slots,omitempty"`
 }
 
-// Mode that was asked for.
+// ApplianceStatusHardwareOperatorsValueSharingDesiredMode: Mode that was asked for.
 //
 // +kubebuilder:validation:Enum={"exclusive","time-slicing","dra-shared"}
 type ApplianceStatusHardwareOperatorsValueSharingDesiredMode string
@@ -1190,7 +1201,7 @@ type ApplianceStatusInstancesValueValue struct {
 	URL *string `json:"url,omitempty"`
 }
 
-// Phase of the instance.
+// ApplianceStatusInstancesValueValuePhase: Phase of the instance.
 //
 // +kubebuilder:validation:Enum={"WaitingForModules","WaitingForCRDs","Reconciling","Ready","Degraded","Suspended","Removing"}
 type ApplianceStatusInstancesValueValuePhase string
@@ -1267,7 +1278,7 @@ type ApplianceStatusModelsValue struct {
 	VRAMRequiredMi *int64 `json:"vramRequiredMi,omitempty"`
 }
 
-// Hardware that the model runs on; absent for external models.
+// ApplianceStatusModelsValueComputeTarget: Hardware that the model runs on; absent for external models.
 //
 // +kubebuilder:validation:Enum={"nvidia-gpu","amd-gpu","intel-gpu","cpu"}
 type ApplianceStatusModelsValueComputeTarget string
@@ -1284,7 +1295,7 @@ const (
 	ApplianceStatusModelsValueComputeTargetCPU ApplianceStatusModelsValueComputeTarget = "cpu"
 )
 
-// Inference engine of the model; absent for external models.
+// ApplianceStatusModelsValueEngine: Inference engine of the model; absent for external models.
 //
 // +kubebuilder:validation:Enum={"VLLM","OLlama","FreeToken"}
 type ApplianceStatusModelsValueEngine string
@@ -1299,7 +1310,7 @@ const (
 	ApplianceStatusModelsValueEngineFreeToken ApplianceStatusModelsValueEngine = "FreeToken"
 )
 
-// Phase of the model.
+// ApplianceStatusModelsValuePhase: Phase of the model.
 //
 // +kubebuilder:validation:Enum={"WaitingForModules","WaitingForGPU","WaitingForCRDs","WaitingForPod","Starting","Reconciling","Ready","Degraded","Removing","Disabled"}
 type ApplianceStatusModelsValuePhase string
@@ -1353,7 +1364,7 @@ type ApplianceStatusModulesValue struct {
 	Phase ApplianceStatusModulesValuePhase `json:"phase,omitempty"`
 }
 
-// Phase of the module.
+// ApplianceStatusModulesValuePhase: Phase of the module.
 //
 // +kubebuilder:validation:Enum={"Disabled","Removing","WaitingForModules","Reconciling","Ready","Degraded","Suspended"}
 type ApplianceStatusModulesValuePhase string
@@ -1376,7 +1387,7 @@ const (
 	ApplianceStatusModulesValuePhaseSuspended ApplianceStatusModulesValuePhase = "Suspended"
 )
 
-// Overall state, computed from modules, instances and models.
+// ApplianceStatusPhase: Overall state, computed from modules, instances and models.
 //
 // +kubebuilder:validation:Enum={"Pending","Reconciling","Ready","Degraded","Suspended"}
 type ApplianceStatusPhase string

@@ -49,7 +49,7 @@ type ApplianceSetupList struct {
 	Items []ApplianceSetup `json:"items"`
 }
 
-// Identity of the installation.
+// ApplianceSetupSpec: Identity of the installation.
 type ApplianceSetupSpec struct {
 	// Identifier of the installation, in lower-case hexadecimal with hyphens.
 	//
@@ -65,7 +65,7 @@ type ApplianceSetupSpec struct {
 	SetupVersion ApplianceSetupSpecSetupVersion `json:"setupVersion"`
 }
 
-// Version of the setup procedure.
+// ApplianceSetupSpecSetupVersion: Version of the setup procedure.
 //
 // +kubebuilder:validation:Enum={"v1"}
 type ApplianceSetupSpecSetupVersion string
@@ -76,7 +76,7 @@ const (
 	ApplianceSetupSpecSetupVersionV1 ApplianceSetupSpecSetupVersion = "v1"
 )
 
-// How far the first-run setup is.
+// ApplianceSetupStatus: How far the first-run setup is.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || !(oldSelf.phase in [\u0027Completed\u0027, \u0027CompletedLegacy\u0027]) || (has(self.phase) && self.phase == oldSelf.phase)",message="phases Completed and CompletedLegacy are final",fieldPath=".phase",reason="FieldValueForbidden"
 type ApplianceSetupStatus struct {
@@ -123,8 +123,8 @@ type ApplianceSetupStatus struct {
 	Phase ApplianceSetupStatusPhase `json:"phase,omitempty"`
 }
 
-// Step of the setup. Completed and CompletedLegacy are final; CompletedLegacy marks an installation that was set
-// up before this record existed.
+// ApplianceSetupStatusPhase: Step of the setup. Completed and CompletedLegacy are final; CompletedLegacy marks
+// an installation that was set up before this record existed.
 //
 // +kubebuilder:validation:Enum={"Pending","Claimed","Applying","Completed","Failed","CompletedLegacy"}
 type ApplianceSetupStatusPhase string

@@ -53,7 +53,7 @@ type HostOperationList struct {
 	Items []HostOperation `json:"items"`
 }
 
-// The request; nothing in it can be changed after creation.
+// HostOperationSpec: The request; nothing in it can be changed after creation.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the request cannot be changed after creation; create another HostOperation",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="has(self.planId) || !(self.action in [\u0027prepare-gpu\u0027, \u0027configure-gpu-memory\u0027, \u0027configure-network\u0027, \u0027clear-model-cache\u0027])",message="prepare-gpu, configure-gpu-memory, configure-network and clear-model-cache need the planId of the plan that was shown",fieldPath=".planId",reason="FieldValueRequired"
@@ -151,7 +151,7 @@ type HostOperationSpec struct {
 	RequestID string `json:"requestId"`
 }
 
-// What is done to the host.
+// HostOperationSpecAction: What is done to the host.
 //
 // +kubebuilder:validation:Enum={"prepare-gpu","configure-gpu-memory","configure-network","scan-wifi","reboot","poweroff","clear-model-cache"}
 type HostOperationSpecAction string
@@ -174,7 +174,7 @@ const (
 	HostOperationSpecActionClearModelCache HostOperationSpecAction = "clear-model-cache"
 )
 
-// Appliance to which the request belongs. Informational: no controller reads it.
+// HostOperationSpecApplianceRef: Appliance to which the request belongs. Informational: no controller reads it.
 type HostOperationSpecApplianceRef struct {
 	// Name of the Appliance.
 	//
@@ -193,8 +193,8 @@ type HostOperationSpecApplianceRef struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Memory settings of a GPU that shares the host's memory; for configure-gpu-memory only. The worker accepts what
-// the firmware offers and the operating system can spare.
+// HostOperationSpecGPUMemory: Memory settings of a GPU that shares the host's memory; for configure-gpu-memory
+// only. The worker accepts what the firmware offers and the operating system can spare.
 type HostOperationSpecGPUMemory struct {
 	// Index of one of the choices that the firmware offers for reserved memory.
 	//
@@ -210,8 +210,8 @@ type HostOperationSpecGPUMemory struct {
 	DynamicLimitMi int64 `json:"dynamicLimitMi"`
 }
 
-// Secret that holds the network settings and passwords; they never stand in the request itself. For
-// configure-network, and for scan-wifi when given.
+// HostOperationSpecNetworkRef: Secret that holds the network settings and passwords; they never stand in the
+// request itself. For configure-network, and for scan-wifi when given.
 type HostOperationSpecNetworkRef struct {
 	// Name of the Secret, in the namespace of the HostOperation.
 	//
@@ -228,7 +228,7 @@ type HostOperationSpecNetworkRef struct {
 	UID string `json:"uid"`
 }
 
-// What the worker on the node has done so far.
+// HostOperationStatus: What the worker on the node has done so far.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || !(oldSelf.phase in [\u0027Succeeded\u0027, \u0027Failed\u0027, \u0027RolledBack\u0027]) || (has(self.phase) && self.phase == oldSelf.phase)",message="phases Succeeded, Failed and RolledBack are final",fieldPath=".phase",reason="FieldValueForbidden"
 type HostOperationStatus struct {
@@ -279,8 +279,8 @@ type HostOperationStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 }
 
-// How far the operation is. Succeeded, Failed and RolledBack are final. Validating is accepted for objects of
-// earlier versions and not written any more.
+// HostOperationStatusPhase: How far the operation is. Succeeded, Failed and RolledBack are final. Validating is
+// accepted for objects of earlier versions and not written any more.
 //
 // +kubebuilder:validation:Enum={"Pending","Running","Registering","Validating","Applying","AwaitingConfirmation","RolledBack","Succeeded","Failed"}
 type HostOperationStatusPhase string

@@ -56,7 +56,7 @@ type ModelActivationList struct {
 	Items []ModelActivation `json:"items"`
 }
 
-// The model that is wanted, and how it should run.
+// ModelActivationSpec: The model that is wanted, and how it should run.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != \u0027external\u0027 || has(self.external)",message="type external needs the external block",fieldPath=".external",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="self.type != \u0027external\u0027 || !has(self.local)",message="type external takes no local block",fieldPath=".local",reason="FieldValueForbidden"
@@ -104,7 +104,8 @@ type ModelActivationSpec struct {
 	Type ModelActivationSpecType `json:"type"`
 }
 
-// The Appliance this activation belongs to. Information for people and tools; no controller reads it.
+// ModelActivationSpecApplianceRef: The Appliance this activation belongs to. Information for people and tools;
+// no controller reads it.
 type ModelActivationSpecApplianceRef struct {
 	// Name of the Appliance.
 	//
@@ -123,7 +124,7 @@ type ModelActivationSpecApplianceRef struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Settings of a model behind a provider's API.
+// ModelActivationSpecExternal: Settings of a model behind a provider's API.
 type ModelActivationSpecExternal struct {
 	// Base address of the provider's API. Left out, LiteLLM's default for the provider.
 	//
@@ -193,7 +194,7 @@ type ModelActivationSpecExternal struct {
 	Tpm int64 `json:"tpm,omitempty"`
 }
 
-// Key of a Secret in namespace ai that holds the provider's API key.
+// ModelActivationSpecExternalAPIKeySecretRef: Key of a Secret in namespace ai that holds the provider's API key.
 type ModelActivationSpecExternalAPIKeySecretRef struct {
 	// Key inside the Secret's data.
 	//
@@ -212,7 +213,7 @@ type ModelActivationSpecExternalAPIKeySecretRef struct {
 	Name string `json:"name"`
 }
 
-// What the model does.
+// ModelActivationSpecExternalModelType: What the model does.
 //
 // +kubebuilder:validation:Enum={"chat","embedding"}
 type ModelActivationSpecExternalModelType string
@@ -225,8 +226,8 @@ const (
 	ModelActivationSpecExternalModelTypeEmbedding ModelActivationSpecExternalModelType = "embedding"
 )
 
-// Settings of a model that runs on this appliance. With no preset, url or modelRef the preset whose ID is the
-// name of this object is used, so the whole block may be left out.
+// ModelActivationSpecLocal: Settings of a model that runs on this appliance. With no preset, url or modelRef the
+// preset whose ID is the name of this object is used, so the whole block may be left out.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || !has(self.preset)",message="url and preset exclude each other; name one source",fieldPath=".url",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.modelRef) || (!has(self.preset) && !has(self.url))",message="modelRef excludes preset and url; name one source",fieldPath=".modelRef",reason="FieldValueForbidden"
@@ -473,7 +474,8 @@ type ModelActivationSpecLocal struct {
 // +kubebuilder:validation:MaxLength=1024
 type ModelActivationSpecLocalArgsItem = string
 
-// Hardware that computes. Left out, it is nvidia-gpu; with realtime it follows from the profile.
+// ModelActivationSpecLocalComputeTarget: Hardware that computes. Left out, it is nvidia-gpu; with realtime it
+// follows from the profile.
 //
 // +kubebuilder:validation:Enum={"nvidia-gpu","amd-gpu","intel-gpu","cpu"}
 type ModelActivationSpecLocalComputeTarget string
@@ -490,8 +492,8 @@ const (
 	ModelActivationSpecLocalComputeTargetCPU ModelActivationSpecLocalComputeTarget = "cpu"
 )
 
-// CPU time of each replica's Pod. Fields left out inherit the default of engine and target. Has no influence on
-// memory, offloading or the engine's threads.
+// ModelActivationSpecLocalCPUResources: CPU time of each replica's Pod. Fields left out inherit the default of
+// engine and target. Has no influence on memory, offloading or the engine's threads.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.limitMillicores) || self.limitMillicores == 0 || !has(self.requestMillicores) || self.limitMillicores >= self.requestMillicores",message="limitMillicores must be 0 or at least requestMillicores",fieldPath=".limitMillicores",reason="FieldValueInvalid"
 type ModelActivationSpecLocalCPUResources struct {
@@ -511,8 +513,8 @@ type ModelActivationSpecLocalCPUResources struct {
 	RequestMillicores int32 `json:"requestMillicores,omitempty"`
 }
 
-// Program that serves the model. VLLM runs on every target, OLlama on all but intel-gpu, FreeToken on
-// nvidia-gpu. Realtime profiles keep VLLM.
+// ModelActivationSpecLocalEngine: Program that serves the model. VLLM runs on every target, OLlama on all but
+// intel-gpu, FreeToken on nvidia-gpu. Realtime profiles keep VLLM.
 //
 // +kubebuilder:validation:Enum={"VLLM","OLlama","FreeToken"}
 type ModelActivationSpecLocalEngine string
@@ -549,7 +551,7 @@ const (
 	ModelActivationSpecLocalFeaturesItemSpeechToText ModelActivationSpecLocalFeaturesItem = "SpeechToText"
 )
 
-// Settings of engine FreeToken, which needs this block.
+// ModelActivationSpecLocalFreetoken: Settings of engine FreeToken, which needs this block.
 type ModelActivationSpecLocalFreetoken struct {
 	// Further FreeToken settings whose keys the catalog defines. Keys have 1 to 63 characters.
 	//
@@ -607,9 +609,9 @@ type ModelActivationSpecLocalFreetoken struct {
 // +kubebuilder:validation:MaxLength=256
 type ModelActivationSpecLocalFreetokenAdvancedValue = string
 
-// Precision of the KV cache, independent of the quantization of the weights. VLLM takes auto, and fp8 on
-// nvidia-gpu and amd-gpu; OLlama takes f16, q8_0 and q4_0. Left out, nothing is set, which amounts to auto and
-// f16.
+// ModelActivationSpecLocalKVCacheType: Precision of the KV cache, independent of the quantization of the
+// weights. VLLM takes auto, and fp8 on nvidia-gpu and amd-gpu; OLlama takes f16, q8_0 and q4_0. Left out,
+// nothing is set, which amounts to auto and f16.
 //
 // +kubebuilder:validation:Enum={"auto","fp8","f16","q8_0","q4_0"}
 type ModelActivationSpecLocalKVCacheType string
@@ -628,8 +630,8 @@ const (
 	ModelActivationSpecLocalKVCacheTypeQ40 ModelActivationSpecLocalKVCacheType = "q4_0"
 )
 
-// A prepared model of group ai.deckhouse.io whose published artifact is served. The activation waits until it is
-// Ready and then keeps the digest it found. Excludes preset and url.
+// ModelActivationSpecLocalModelRef: A prepared model of group ai.deckhouse.io whose published artifact is
+// served. The activation waits until it is Ready and then keeps the digest it found. Excludes preset and url.
 type ModelActivationSpecLocalModelRef struct {
 	// Model, which must be in targetNamespace, or ClusterModel.
 	//
@@ -645,7 +647,7 @@ type ModelActivationSpecLocalModelRef struct {
 	Name string `json:"name"`
 }
 
-// Model, which must be in targetNamespace, or ClusterModel.
+// ModelActivationSpecLocalModelRefKind: Model, which must be in targetNamespace, or ClusterModel.
 //
 // +kubebuilder:validation:Enum={"Model","ClusterModel"}
 type ModelActivationSpecLocalModelRefKind string
@@ -658,7 +660,7 @@ const (
 	ModelActivationSpecLocalModelRefKindClusterModel ModelActivationSpecLocalModelRefKind = "ClusterModel"
 )
 
-// What the model does. Left out, the preset's type or chat.
+// ModelActivationSpecLocalModelType: What the model does. Left out, the preset's type or chat.
 //
 // +kubebuilder:validation:Enum={"chat","embedding"}
 type ModelActivationSpecLocalModelType string
@@ -671,8 +673,8 @@ const (
 	ModelActivationSpecLocalModelTypeEmbedding ModelActivationSpecLocalModelType = "embedding"
 )
 
-// Runs the model with a vLLM-Omni profile of the realtime catalog. Ordinary engine settings do not apply;
-// contextWindow and maxNumSeqs do.
+// ModelActivationSpecLocalRealtime: Runs the model with a vLLM-Omni profile of the realtime catalog. Ordinary
+// engine settings do not apply; contextWindow and maxNumSeqs do.
 type ModelActivationSpecLocalRealtime struct {
 	// Whole devices that the Pod asks for: 0 or absent on cpu, 1 on a shared device. Left out, the profile's plan.
 	//
@@ -733,7 +735,8 @@ type ModelActivationSpecLocalRealtime struct {
 	ThinkerCPUOffloadGiB *int32 `json:"thinkerCpuOffloadGiB,omitempty"`
 }
 
-// Settings that only engine VLLM knows. Left out, arguments and environment stay as they are.
+// ModelActivationSpecLocalVllm: Settings that only engine VLLM knows. Left out, arguments and environment stay
+// as they are.
 type ModelActivationSpecLocalVllm struct {
 	// Attention kernel of the vision part, offered by the catalog for amd-gpu. auto removes the operator's overrides
 	// and lets vLLM choose.
@@ -743,8 +746,8 @@ type ModelActivationSpecLocalVllm struct {
 	VisionAttention ModelActivationSpecLocalVllmVisionAttention `json:"visionAttention,omitempty"`
 }
 
-// Attention kernel of the vision part, offered by the catalog for amd-gpu. auto removes the operator's overrides
-// and lets vLLM choose.
+// ModelActivationSpecLocalVllmVisionAttention: Attention kernel of the vision part, offered by the catalog for
+// amd-gpu. auto removes the operator's overrides and lets vLLM choose.
 //
 // +kubebuilder:validation:Enum={"auto","aotriton","triton","flash-attn-triton"}
 type ModelActivationSpecLocalVllmVisionAttention string
@@ -761,7 +764,8 @@ const (
 	ModelActivationSpecLocalVllmVisionAttentionFlashAttnTriton ModelActivationSpecLocalVllmVisionAttention = "flash-attn-triton"
 )
 
-// local runs the model on this appliance, external calls a provider. Cannot change after creation.
+// ModelActivationSpecType: local runs the model on this appliance, external calls a provider. Cannot change
+// after creation.
 //
 // +kubebuilder:validation:Enum={"local","external"}
 type ModelActivationSpecType string
@@ -774,7 +778,7 @@ const (
 	ModelActivationSpecTypeExternal ModelActivationSpecType = "external"
 )
 
-// What the operator last saw and did. Written by the operator only.
+// ModelActivationStatus: What the operator last saw and did. Written by the operator only.
 type ModelActivationStatus struct {
 	// Digest of the prepared model's artifact that is in service, kept since it was first found.
 	//
@@ -919,7 +923,7 @@ type ModelActivationStatus struct {
 	VRAMRequiredMi *int64 `json:"vramRequiredMi,omitempty"`
 }
 
-// Target that was resolved.
+// ModelActivationStatusComputeTarget: Target that was resolved.
 //
 // +kubebuilder:validation:Enum={"nvidia-gpu","amd-gpu","intel-gpu","cpu"}
 type ModelActivationStatusComputeTarget string
@@ -936,7 +940,7 @@ const (
 	ModelActivationStatusComputeTargetCPU ModelActivationStatusComputeTarget = "cpu"
 )
 
-// CPU time of each replica after defaults.
+// ModelActivationStatusCPUResources: CPU time of each replica after defaults.
 type ModelActivationStatusCPUResources struct {
 	// Largest CPU time in thousandths of a core; 0 means no limit.
 	//
@@ -951,8 +955,8 @@ type ModelActivationStatusCPUResources struct {
 	RequestMillicores int32 `json:"requestMillicores"`
 }
 
-// Precision that a ready replica was started with; absent until one is ready. Says nothing about measured
-// memory.
+// ModelActivationStatusEffectiveKVCacheType: Precision that a ready replica was started with; absent until one
+// is ready. Says nothing about measured memory.
 //
 // +kubebuilder:validation:Enum={"auto","fp8","f16","q8_0","q4_0"}
 type ModelActivationStatusEffectiveKVCacheType string
@@ -971,7 +975,7 @@ const (
 	ModelActivationStatusEffectiveKVCacheTypeQ40 ModelActivationStatusEffectiveKVCacheType = "q4_0"
 )
 
-// Engine that was resolved.
+// ModelActivationStatusEngine: Engine that was resolved.
 //
 // +kubebuilder:validation:Enum={"VLLM","OLlama","FreeToken"}
 type ModelActivationStatusEngine string
@@ -986,8 +990,8 @@ const (
 	ModelActivationStatusEngineFreeToken ModelActivationStatusEngine = "FreeToken"
 )
 
-// How the GPU gets its part of a shared pool. A firmware-reserved part is not charged to Linux again; shared-gtt
-// and unknown keep a cautious request.
+// ModelActivationStatusGPUAllocationMode: How the GPU gets its part of a shared pool. A firmware-reserved part
+// is not charged to Linux again; shared-gtt and unknown keep a cautious request.
 //
 // +kubebuilder:validation:Enum={"firmware-reserved","shared-gtt","unknown"}
 type ModelActivationStatusGPUAllocationMode string
@@ -1002,7 +1006,8 @@ const (
 	ModelActivationStatusGPUAllocationModeUnknown ModelActivationStatusGPUAllocationMode = "unknown"
 )
 
-// How the model got its GPU. Sharers are not isolated from each other's memory use.
+// ModelActivationStatusGPUSharing: How the model got its GPU. Sharers are not isolated from each other's memory
+// use.
 type ModelActivationStatusGPUSharing struct {
 	// Shared ResourceClaim, with dra-shared.
 	//
@@ -1035,7 +1040,7 @@ type ModelActivationStatusGPUSharing struct {
 	PCIDevice string `json:"pciDevice,omitempty"`
 }
 
-// exclusive, time-slicing on NVIDIA, or dra-shared on AMD.
+// ModelActivationStatusGPUSharingMode: exclusive, time-slicing on NVIDIA, or dra-shared on AMD.
 //
 // +kubebuilder:validation:Enum={"exclusive","time-slicing","dra-shared"}
 type ModelActivationStatusGPUSharingMode string
@@ -1050,7 +1055,8 @@ const (
 	ModelActivationStatusGPUSharingModeDRAShared ModelActivationStatusGPUSharingMode = "dra-shared"
 )
 
-// unified when GPU and Linux share one pool of memory, discrete when they do not.
+// ModelActivationStatusMemoryArchitecture: unified when GPU and Linux share one pool of memory, discrete when
+// they do not.
 //
 // +kubebuilder:validation:Enum={"unified","discrete"}
 type ModelActivationStatusMemoryArchitecture string
@@ -1063,8 +1069,8 @@ const (
 	ModelActivationStatusMemoryArchitectureDiscrete ModelActivationStatusMemoryArchitecture = "discrete"
 )
 
-// Memory that OLlama reports for the loaded model, summed over ready replicas. Absent when no replica reports
-// it. Neither process memory nor a reservation.
+// ModelActivationStatusMemoryUsage: Memory that OLlama reports for the loaded model, summed over ready replicas.
+// Absent when no replica reports it. Neither process memory nor a reservation.
 type ModelActivationStatusMemoryUsage struct {
 	// Part in system RAM, in MiB (2^20 bytes).
 	//
@@ -1101,7 +1107,7 @@ type ModelActivationStatusMemoryUsage struct {
 	VRAMMi int64 `json:"vramMi"`
 }
 
-// Where the figures come from.
+// ModelActivationStatusMemoryUsageSource: Where the figures come from.
 //
 // +kubebuilder:validation:Enum={"ollama-api-ps"}
 type ModelActivationStatusMemoryUsageSource string
@@ -1112,7 +1118,7 @@ const (
 	ModelActivationStatusMemoryUsageSourceOllamaAPIPs ModelActivationStatusMemoryUsageSource = "ollama-api-ps"
 )
 
-// Where the model is on its way, in one word. The Ready condition says why.
+// ModelActivationStatusPhase: Where the model is on its way, in one word. The Ready condition says why.
 //
 // +kubebuilder:validation:Enum={"WaitingForModules","WaitingForGPU","WaitingForCRDs","WaitingForPod","Starting","Reconciling","Ready","Degraded","Removing","Disabled"}
 type ModelActivationStatusPhase string
@@ -1141,8 +1147,8 @@ const (
 	ModelActivationStatusPhaseDisabled ModelActivationStatusPhase = "Disabled"
 )
 
-// Since when the KubeAI Model has had no Pod. Kept here so that a restart of the operator does not restart the
-// two minutes; absent as soon as a Pod exists.
+// ModelActivationStatusPodCreation: Since when the KubeAI Model has had no Pod. Kept here so that a restart of
+// the operator does not restart the two minutes; absent as soon as a Pod exists.
 type ModelActivationStatusPodCreation struct {
 	// What was wanted then, as <model UID>.<model generation>.<activation generation>.
 	//
@@ -1157,7 +1163,8 @@ type ModelActivationStatusPodCreation struct {
 	Since metav1.Time `json:"since"`
 }
 
-// Failed or finished Pods of the model that were replaced. Absent after readiness or a changed revision.
+// ModelActivationStatusPodRecovery: Failed or finished Pods of the model that were replaced. Absent after
+// readiness or a changed revision.
 type ModelActivationStatusPodRecovery struct {
 	// Pods replaced so far, at most 5.
 	//
@@ -1191,7 +1198,7 @@ type ModelActivationStatusPodRecovery struct {
 	Revision string `json:"revision"`
 }
 
-// Replicas of the runtime.
+// ModelActivationStatusReplicas: Replicas of the runtime.
 type ModelActivationStatusReplicas struct {
 	// Replicas that should be there.
 	//
@@ -1206,7 +1213,8 @@ type ModelActivationStatusReplicas struct {
 	Ready int32 `json:"ready"`
 }
 
-// Precision of the KV cache that is asked for; auto or f16 when the spec names none.
+// ModelActivationStatusRequestedKVCacheType: Precision of the KV cache that is asked for; auto or f16 when the
+// spec names none.
 //
 // +kubebuilder:validation:Enum={"auto","fp8","f16","q8_0","q4_0"}
 type ModelActivationStatusRequestedKVCacheType string
@@ -1225,7 +1233,7 @@ const (
 	ModelActivationStatusRequestedKVCacheTypeQ40 ModelActivationStatusRequestedKVCacheType = "q4_0"
 )
 
-// File format of the prepared model.
+// ModelActivationStatusResolvedFormat: File format of the prepared model.
 //
 // +kubebuilder:validation:Enum={"Safetensors","GGUF","Diffusers"}
 type ModelActivationStatusResolvedFormat string

@@ -51,7 +51,7 @@ type ModuleActivationList struct {
 	Items []ModuleActivation `json:"items"`
 }
 
-// What is wanted of the module.
+// ModuleActivationSpec: What is wanted of the module.
 //
 // +kubebuilder:validation:XValidation:rule="self.module != \u0027amd-gpu\u0027 || !has(self.parameters) || !(\u0027compatibilityProfile\u0027 in self.parameters) || self.parameters[\u0027compatibilityProfile\u0027] == \u0027\u0027 || (\u0027allowExperimental\u0027 in self.parameters && self.parameters[\u0027allowExperimental\u0027] == \u0027true\u0027)",message="a compatibilityProfile for amd-gpu needs the explicit consent allowExperimental: \"true\"",fieldPath=".parameters[\u0027allowExperimental\u0027]",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="self.module != \u0027gpu\u0027 || !has(self.parameters) || !(\u0027gpuSharing\u0027 in self.parameters) || !self.parameters[\u0027gpuSharing\u0027].matches(r\u0027\"mode\"\\s*:\\s*\"dra-shared\"\u0027)",message="the mode of gpuSharing for gpu is exclusive or time-slicing",fieldPath=".parameters[\u0027gpuSharing\u0027]",reason="FieldValueInvalid"
@@ -104,7 +104,8 @@ type ModuleActivationSpec struct {
 	Parameters map[string]ModuleActivationSpecParametersValue `json:"parameters,omitzero"`
 }
 
-// Appliance to which the request belongs. Informational: no controller reads it.
+// ModuleActivationSpecApplianceRef: Appliance to which the request belongs. Informational: no controller reads
+// it.
 type ModuleActivationSpecApplianceRef struct {
 	// Name of the Appliance.
 	//
@@ -128,7 +129,7 @@ type ModuleActivationSpecApplianceRef struct {
 // +kubebuilder:validation:MaxLength=1024
 type ModuleActivationSpecParametersValue = string
 
-// State of the module as the operator last saw it.
+// ModuleActivationStatus: State of the module as the operator last saw it.
 type ModuleActivationStatus struct {
 	// Observations about the module; Ready summarises them.
 	//
@@ -161,7 +162,7 @@ type ModuleActivationStatus struct {
 	Phase ModuleActivationStatusPhase `json:"phase,omitempty"`
 }
 
-// State of the module.
+// ModuleActivationStatusPhase: State of the module.
 //
 // +kubebuilder:validation:Enum={"Disabled","Removing","WaitingForModules","Reconciling","Ready","Degraded","Suspended"}
 type ModuleActivationStatusPhase string

@@ -5,7 +5,7 @@ package v1alpha1
 // ClusterModelSpecApplyConfiguration represents a declarative configuration of the ClusterModelSpec type for use
 // with apply.
 //
-// Where the model comes from. Cannot be changed after creation.
+// ClusterModelSpec: Where the model comes from. Cannot be changed after creation.
 type ClusterModelSpecApplyConfiguration struct {
 	// The one origin of the model files. Exactly one of url, upload and catalog is set.
 	Source *ClusterModelSpecSourceApplyConfiguration `json:"source,omitempty"`

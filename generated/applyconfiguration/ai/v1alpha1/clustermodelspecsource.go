@@ -9,7 +9,7 @@ import (
 // ClusterModelSpecSourceApplyConfiguration represents a declarative configuration of the ClusterModelSpecSource type for use
 // with apply.
 //
-// The one origin of the model files. Exactly one of url, upload and catalog is set.
+// ClusterModelSpecSource: The one origin of the model files. Exactly one of url, upload and catalog is set.
 type ClusterModelSpecSourceApplyConfiguration struct {
 	// Imports one entry of a catalog that a ModelCatalogSource describes. The entry is resolved once and then pinned
 	// by digest.

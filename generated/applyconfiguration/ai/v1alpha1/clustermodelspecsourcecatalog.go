@@ -5,8 +5,8 @@ package v1alpha1
 // ClusterModelSpecSourceCatalogApplyConfiguration represents a declarative configuration of the ClusterModelSpecSourceCatalog type for use
 // with apply.
 //
-// Imports one entry of a catalog that a ModelCatalogSource describes. The entry is resolved once and then pinned
-// by digest.
+// ClusterModelSpecSourceCatalog: Imports one entry of a catalog that a ModelCatalogSource describes. The entry
+// is resolved once and then pinned by digest.
 type ClusterModelSpecSourceCatalogApplyConfiguration struct {
 	// Public name of the model in the catalog, a DNS subdomain.
 	Name *string `json:"name,omitempty"`

@@ -10,8 +10,8 @@ import (
 // ClusterModelStatusApplyConfiguration represents a declarative configuration of the ClusterModelStatus type for use
 // with apply.
 //
-// What became of the model: preparation step, upload session, prepared artifact and the facts read from its
-// files. Holds no secret and no address of the registry.
+// ClusterModelStatus: What became of the model: preparation step, upload session, prepared artifact and the
+// facts read from its files. Holds no secret and no address of the registry.
 type ClusterModelStatusApplyConfiguration struct {
 	// The prepared artifact. Present only while the phase is Ready.
 	Artifact *ClusterModelStatusArtifactApplyConfiguration `json:"artifact,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ClusterModelStatusArtifactApplyConfiguration represents a declarative configuration of the ClusterModelStatusArtifact type for use
 // with apply.
 //
-// The prepared artifact. Present only while the phase is Ready.
+// ClusterModelStatusArtifact: The prepared artifact. Present only while the phase is Ready.
 type ClusterModelStatusArtifactApplyConfiguration struct {
 	// Digest of the artifact's manifest, for example sha256 and 64 hexadecimal digits.
 	Digest *string `json:"digest,omitempty"`

@@ -9,8 +9,8 @@ import (
 // ClusterModelStatusResolvedApplyConfiguration represents a declarative configuration of the ClusterModelStatusResolved type for use
 // with apply.
 //
-// Facts about the model, read from its files and from what the source says. A fact that is not reliably known is
-// absent.
+// ClusterModelStatusResolved: Facts about the model, read from its files and from what the source says. A fact
+// that is not reliably known is absent.
 type ClusterModelStatusResolvedApplyConfiguration struct {
 	// Model architecture, as the files name it.
 	Architecture *string `json:"architecture,omitempty"`

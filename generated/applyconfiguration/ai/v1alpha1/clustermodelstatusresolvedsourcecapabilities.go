@@ -9,7 +9,8 @@ import (
 // ClusterModelStatusResolvedSourceCapabilitiesApplyConfiguration represents a declarative configuration of the ClusterModelStatusResolvedSourceCapabilities type for use
 // with apply.
 //
-// What the source itself says that the model can do, in the source's own words.
+// ClusterModelStatusResolvedSourceCapabilities: What the source itself says that the model can do, in the
+// source's own words.
 type ClusterModelStatusResolvedSourceCapabilitiesApplyConfiguration struct {
 	// Feature names of the provider.
 	Features []string `json:"features,omitempty"`

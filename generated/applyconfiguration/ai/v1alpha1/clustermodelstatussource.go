@@ -9,7 +9,7 @@ import (
 // ClusterModelStatusSourceApplyConfiguration represents a declarative configuration of the ClusterModelStatusSource type for use
 // with apply.
 //
-// What the source turned out to be.
+// ClusterModelStatusSource: What the source turned out to be.
 type ClusterModelStatusSourceApplyConfiguration struct {
 	// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
 	// on.

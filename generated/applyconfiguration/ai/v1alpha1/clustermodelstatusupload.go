@@ -9,7 +9,7 @@ import (
 // ClusterModelStatusUploadApplyConfiguration represents a declarative configuration of the ClusterModelStatusUpload type for use
 // with apply.
 //
-// The open upload session. Present only while the phase is WaitForUpload.
+// ClusterModelStatusUpload: The open upload session. Present only while the phase is WaitForUpload.
 type ClusterModelStatusUploadApplyConfiguration struct {
 	// Time at which the session ends.
 	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ModelCatalogSourceSpecApplyConfiguration represents a declarative configuration of the ModelCatalogSourceSpec type for use
 // with apply.
 //
-// The catalog, the Secrets that give access to it, and the bounds of its index.
+// ModelCatalogSourceSpec: The catalog, the Secrets that give access to it, and the bounds of its index.
 type ModelCatalogSourceSpecApplyConfiguration struct {
 	// Name of a Secret with the certificate authority (key ca.crt) that the catalog's certificate is checked
 	// against. It lies in the platform's Secret namespace (d8-system by default). When absent, the system's

@@ -5,7 +5,7 @@ package v1alpha1
 // ModelCatalogSourceSpecHuggingFaceApplyConfiguration represents a declarative configuration of the ModelCatalogSourceSpecHuggingFace type for use
 // with apply.
 //
-// Settings of the HuggingFace backend. Allowed for that type only.
+// ModelCatalogSourceSpecHuggingFace: Settings of the HuggingFace backend. Allowed for that type only.
 type ModelCatalogSourceSpecHuggingFaceApplyConfiguration struct {
 	// Name of a Secret with an access token (key token) for gated and private repositories, in the platform's Secret
 	// namespace (d8-system by default). Public repositories need none.

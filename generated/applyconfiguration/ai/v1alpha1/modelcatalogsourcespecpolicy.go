@@ -5,8 +5,9 @@ package v1alpha1
 // ModelCatalogSourceSpecPolicyApplyConfiguration represents a declarative configuration of the ModelCatalogSourceSpecPolicy type for use
 // with apply.
 //
-// What may be indexed and imported. A HuggingFace source that names no organization, repository or collection,
-// and a source that exceeds the bounds, stays blocked; it never starts an unbounded scan.
+// ModelCatalogSourceSpecPolicy: What may be indexed and imported. A HuggingFace source that names no
+// organization, repository or collection, and a source that exceeds the bounds, stays blocked; it never starts
+// an unbounded scan.
 type ModelCatalogSourceSpecPolicyApplyConfiguration struct {
 	// Collections of the provider whose entries are indexed.
 	AllowedCollections []string `json:"allowedCollections,omitempty"`

@@ -10,7 +10,8 @@ import (
 // ModelCatalogSourceStatusApplyConfiguration represents a declarative configuration of the ModelCatalogSourceStatus type for use
 // with apply.
 //
-// Health of the catalog and of its index. Holds neither the inventory nor secret material.
+// ModelCatalogSourceStatus: Health of the catalog and of its index. Holds neither the inventory nor secret
+// material.
 type ModelCatalogSourceStatusApplyConfiguration struct {
 	// Revision of the catalog at the last good refresh.
 	CatalogRevision *string `json:"catalogRevision,omitempty"`

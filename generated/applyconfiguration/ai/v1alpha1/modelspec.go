@@ -5,7 +5,7 @@ package v1alpha1
 // ModelSpecApplyConfiguration represents a declarative configuration of the ModelSpec type for use
 // with apply.
 //
-// Where the model comes from. Cannot be changed after creation.
+// ModelSpec: Where the model comes from. Cannot be changed after creation.
 type ModelSpecApplyConfiguration struct {
 	// The one origin of the model files. Exactly one of url, upload and catalog is set.
 	Source *ModelSpecSourceApplyConfiguration `json:"source,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ModelSpecSourceApplyConfiguration represents a declarative configuration of the ModelSpecSource type for use
 // with apply.
 //
-// The one origin of the model files. Exactly one of url, upload and catalog is set.
+// ModelSpecSource: The one origin of the model files. Exactly one of url, upload and catalog is set.
 type ModelSpecSourceApplyConfiguration struct {
 	// Secret with the access token for a private or gated Hugging Face repository. The Secret lies in the namespace
 	// of the Model; only a Hugging Face url can use it.

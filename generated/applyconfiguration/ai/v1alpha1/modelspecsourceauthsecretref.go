@@ -5,8 +5,8 @@ package v1alpha1
 // ModelSpecSourceAuthSecretRefApplyConfiguration represents a declarative configuration of the ModelSpecSourceAuthSecretRef type for use
 // with apply.
 //
-// Secret with the access token for a private or gated Hugging Face repository. The Secret lies in the namespace
-// of the Model; only a Hugging Face url can use it.
+// ModelSpecSourceAuthSecretRef: Secret with the access token for a private or gated Hugging Face repository. The
+// Secret lies in the namespace of the Model; only a Hugging Face url can use it.
 type ModelSpecSourceAuthSecretRefApplyConfiguration struct {
 	// Name of the Secret in the namespace of the Model.
 	Name *string `json:"name,omitempty"`

@@ -10,8 +10,8 @@ import (
 // ModelStatusApplyConfiguration represents a declarative configuration of the ModelStatus type for use
 // with apply.
 //
-// What became of the model: preparation step, upload session, prepared artifact and the facts read from its
-// files. Holds no secret and no address of the registry.
+// ModelStatus: What became of the model: preparation step, upload session, prepared artifact and the facts read
+// from its files. Holds no secret and no address of the registry.
 type ModelStatusApplyConfiguration struct {
 	// The prepared artifact. Present only while the phase is Ready.
 	Artifact *ModelStatusArtifactApplyConfiguration `json:"artifact,omitempty"`

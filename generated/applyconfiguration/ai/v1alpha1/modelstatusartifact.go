@@ -9,7 +9,7 @@ import (
 // ModelStatusArtifactApplyConfiguration represents a declarative configuration of the ModelStatusArtifact type for use
 // with apply.
 //
-// The prepared artifact. Present only while the phase is Ready.
+// ModelStatusArtifact: The prepared artifact. Present only while the phase is Ready.
 type ModelStatusArtifactApplyConfiguration struct {
 	// Digest of the artifact's manifest, for example sha256 and 64 hexadecimal digits.
 	Digest *string `json:"digest,omitempty"`

@@ -9,8 +9,8 @@ import (
 // ModelStatusResolvedApplyConfiguration represents a declarative configuration of the ModelStatusResolved type for use
 // with apply.
 //
-// Facts about the model, read from its files and from what the source says. A fact that is not reliably known is
-// absent.
+// ModelStatusResolved: Facts about the model, read from its files and from what the source says. A fact that is
+// not reliably known is absent.
 type ModelStatusResolvedApplyConfiguration struct {
 	// Model architecture, as the files name it.
 	Architecture *string `json:"architecture,omitempty"`

@@ -9,7 +9,8 @@ import (
 // ModelStatusResolvedSourceCapabilitiesApplyConfiguration represents a declarative configuration of the ModelStatusResolvedSourceCapabilities type for use
 // with apply.
 //
-// What the source itself says that the model can do, in the source's own words.
+// ModelStatusResolvedSourceCapabilities: What the source itself says that the model can do, in the source's own
+// words.
 type ModelStatusResolvedSourceCapabilitiesApplyConfiguration struct {
 	// Feature names of the provider.
 	Features []string `json:"features,omitempty"`

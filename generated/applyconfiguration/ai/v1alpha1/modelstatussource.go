@@ -9,7 +9,7 @@ import (
 // ModelStatusSourceApplyConfiguration represents a declarative configuration of the ModelStatusSource type for use
 // with apply.
 //
-// What the source turned out to be.
+// ModelStatusSource: What the source turned out to be.
 type ModelStatusSourceApplyConfiguration struct {
 	// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
 	// on.

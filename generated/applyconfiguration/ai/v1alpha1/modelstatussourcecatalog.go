@@ -5,8 +5,8 @@ package v1alpha1
 // ModelStatusSourceCatalogApplyConfiguration represents a declarative configuration of the ModelStatusSourceCatalog type for use
 // with apply.
 //
-// Where a catalog import comes from. Written once, before the first byte is copied, and kept as it is from then
-// on.
+// ModelStatusSourceCatalog: Where a catalog import comes from. Written once, before the first byte is copied,
+// and kept as it is from then on.
 type ModelStatusSourceCatalogApplyConfiguration struct {
 	// Revision of the catalog in which the entry was found.
 	CatalogRevision *string `json:"catalogRevision,omitempty"`

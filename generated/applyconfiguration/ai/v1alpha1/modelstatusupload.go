@@ -9,7 +9,7 @@ import (
 // ModelStatusUploadApplyConfiguration represents a declarative configuration of the ModelStatusUpload type for use
 // with apply.
 //
-// The open upload session. Present only while the phase is WaitForUpload.
+// ModelStatusUpload: The open upload session. Present only while the phase is WaitForUpload.
 type ModelStatusUploadApplyConfiguration struct {
 	// Time at which the session ends.
 	ExpiresAt *v1.Time `json:"expiresAt,omitempty"`

@@ -9,7 +9,7 @@ import (
 // AppInstanceSpecApplyConfiguration represents a declarative configuration of the AppInstanceSpec type for use
 // with apply.
 //
-// What the person wants to run, and who may reach it.
+// AppInstanceSpec: What the person wants to run, and who may reach it.
 type AppInstanceSpecApplyConfiguration struct {
 	// Who may reach the instance, and under which host names. Left out, it means single sign-on, the user role, and
 	// both the local and the public host name.

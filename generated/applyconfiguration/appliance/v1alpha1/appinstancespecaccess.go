@@ -9,8 +9,8 @@ import (
 // AppInstanceSpecAccessApplyConfiguration represents a declarative configuration of the AppInstanceSpecAccess type for use
 // with apply.
 //
-// Who may reach the instance, and under which host names. Left out, it means single sign-on, the user role, and
-// both the local and the public host name.
+// AppInstanceSpecAccess: Who may reach the instance, and under which host names. Left out, it means single
+// sign-on, the user role, and both the local and the public host name.
 type AppInstanceSpecAccessApplyConfiguration struct {
 	// How callers prove who they are: sso asks for the appliance's single sign-on at the gateway, none opens the
 	// route to everyone who can reach it and should be a deliberate, reviewed choice.

@@ -9,7 +9,7 @@ import (
 // AppInstanceSpecAccessSharingApplyConfiguration represents a declarative configuration of the AppInstanceSpecAccessSharing type for use
 // with apply.
 //
-// Allow-list in addition to the role. Left out, the role alone decides.
+// AppInstanceSpecAccessSharing: Allow-list in addition to the role. Left out, the role alone decides.
 type AppInstanceSpecAccessSharingApplyConfiguration struct {
 	// Stable Keycloak IDs of the groups admitted by mode selected, not their names.
 	Groups []string `json:"groups,omitempty"`

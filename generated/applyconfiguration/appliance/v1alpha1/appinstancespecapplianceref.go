@@ -5,7 +5,8 @@ package v1alpha1
 // AppInstanceSpecApplianceRefApplyConfiguration represents a declarative configuration of the AppInstanceSpecApplianceRef type for use
 // with apply.
 //
-// The Appliance this instance belongs to. Information for people and tools; no controller reads it.
+// AppInstanceSpecApplianceRef: The Appliance this instance belongs to. Information for people and tools; no
+// controller reads it.
 type AppInstanceSpecApplianceRefApplyConfiguration struct {
 	// Name of the Appliance.
 	Name *string `json:"name,omitempty"`

@@ -10,7 +10,7 @@ import (
 // AppInstanceStatusApplyConfiguration represents a declarative configuration of the AppInstanceStatus type for use
 // with apply.
 //
-// What the operator last saw and did. Written by the operator only.
+// AppInstanceStatus: What the operator last saw and did. Written by the operator only.
 type AppInstanceStatusApplyConfiguration struct {
 	// True once the gateway has accepted every guard policy in its present form. Until then the routes have no
 	// backend and nobody reaches the application.

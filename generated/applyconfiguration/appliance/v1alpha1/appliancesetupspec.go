@@ -9,7 +9,7 @@ import (
 // ApplianceSetupSpecApplyConfiguration represents a declarative configuration of the ApplianceSetupSpec type for use
 // with apply.
 //
-// Identity of the installation.
+// ApplianceSetupSpec: Identity of the installation.
 type ApplianceSetupSpecApplyConfiguration struct {
 	// Identifier of the installation, in lower-case hexadecimal with hyphens.
 	InstallationID *string `json:"installationId,omitempty"`

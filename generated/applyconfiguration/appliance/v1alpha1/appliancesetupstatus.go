@@ -11,7 +11,7 @@ import (
 // ApplianceSetupStatusApplyConfiguration represents a declarative configuration of the ApplianceSetupStatus type for use
 // with apply.
 //
-// How far the first-run setup is.
+// ApplianceSetupStatus: How far the first-run setup is.
 type ApplianceSetupStatusApplyConfiguration struct {
 	// Time at which the claim code was accepted.
 	ClaimedAt *v1.Time `json:"claimedAt,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ApplianceSpecApplyConfiguration represents a declarative configuration of the ApplianceSpec type for use
 // with apply.
 //
-// Desired defaults of the installation, owned by Git.
+// ApplianceSpec: Desired defaults of the installation, owned by Git.
 type ApplianceSpecApplyConfiguration struct {
 	// Deprecated: ignored at run time. Application instances are requested with AppInstance objects.
 	Instances *ApplianceSpecInstancesApplyConfiguration `json:"instances,omitempty"`

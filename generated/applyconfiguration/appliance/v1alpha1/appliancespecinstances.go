@@ -5,7 +5,8 @@ package v1alpha1
 // ApplianceSpecInstancesApplyConfiguration represents a declarative configuration of the ApplianceSpecInstances type for use
 // with apply.
 //
-// Deprecated: ignored at run time. Application instances are requested with AppInstance objects.
+// ApplianceSpecInstances: Deprecated: ignored at run time. Application instances are requested with AppInstance
+// objects.
 type ApplianceSpecInstancesApplyConfiguration struct {
 	// Former Hermes instances.
 	Hermes []ApplianceSpecInstancesHermesItemApplyConfiguration `json:"hermes,omitempty"`

@@ -5,7 +5,8 @@ package v1alpha1
 // ApplianceSpecInstancesHermesItemIngressApplyConfiguration represents a declarative configuration of the ApplianceSpecInstancesHermesItemIngress type for use
 // with apply.
 //
-// Former exposure settings; hosts are derived from the runtime settings today.
+// ApplianceSpecInstancesHermesItemIngress: Former exposure settings; hosts are derived from the runtime settings
+// today.
 type ApplianceSpecInstancesHermesItemIngressApplyConfiguration struct {
 	// Whether the instance was exposed.
 	Enabled *bool `json:"enabled,omitempty"`

@@ -5,7 +5,7 @@ package v1alpha1
 // ApplianceSpecInstancesHermesItemStorageApplyConfiguration represents a declarative configuration of the ApplianceSpecInstancesHermesItemStorage type for use
 // with apply.
 //
-// Former storage settings.
+// ApplianceSpecInstancesHermesItemStorage: Former storage settings.
 type ApplianceSpecInstancesHermesItemStorageApplyConfiguration struct {
 	// Size of the volume as a Kubernetes quantity, for example 20Gi.
 	Size *string `json:"size,omitempty"`

@@ -5,7 +5,7 @@ package v1alpha1
 // ApplianceSpecInstancesKubeopencodeItemServerApplyConfiguration represents a declarative configuration of the ApplianceSpecInstancesKubeopencodeItemServer type for use
 // with apply.
 //
-// Former settings of the server component.
+// ApplianceSpecInstancesKubeopencodeItemServer: Former settings of the server component.
 type ApplianceSpecInstancesKubeopencodeItemServerApplyConfiguration struct {
 	// Whether the server component was wanted.
 	Enabled *bool `json:"enabled,omitempty"`

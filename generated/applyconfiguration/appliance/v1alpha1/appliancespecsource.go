@@ -9,7 +9,7 @@ import (
 // ApplianceSpecSourceApplyConfiguration represents a declarative configuration of the ApplianceSpecSource type for use
 // with apply.
 //
-// Flux source that the generated module Kustomizations refer to.
+// ApplianceSpecSource: Flux source that the generated module Kustomizations refer to.
 type ApplianceSpecSourceApplyConfiguration struct {
 	// Kind of the Flux source.
 	Kind *appliancev1alpha1.ApplianceSpecSourceKind `json:"kind,omitempty"`

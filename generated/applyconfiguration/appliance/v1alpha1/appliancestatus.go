@@ -10,7 +10,7 @@ import (
 // ApplianceStatusApplyConfiguration represents a declarative configuration of the ApplianceStatus type for use
 // with apply.
 //
-// State of the installation as the operator last saw it.
+// ApplianceStatus: State of the installation as the operator last saw it.
 type ApplianceStatusApplyConfiguration struct {
 	// Observations about the whole appliance; Ready summarises them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`

@@ -5,8 +5,8 @@ package v1alpha1
 // ApplianceStatusHardwareOperatorsValueCompatibilityApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueCompatibility type for use
 // with apply.
 //
-// Evidence about additional GPU support, for amd-gpu. Choosing a profile proves nothing about driver, resources
-// or engines.
+// ApplianceStatusHardwareOperatorsValueCompatibility: Evidence about additional GPU support, for amd-gpu.
+// Choosing a profile proves nothing about driver, resources or engines.
 type ApplianceStatusHardwareOperatorsValueCompatibilityApplyConfiguration struct {
 	// Evidence by node.
 	Nodes []ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemApplyConfiguration `json:"nodes,omitempty"`

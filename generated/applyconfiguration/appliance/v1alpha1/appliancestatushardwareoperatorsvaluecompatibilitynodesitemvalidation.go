@@ -5,7 +5,8 @@ package v1alpha1
 // ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation type for use
 // with apply.
 //
-// Results of the engine diagnostics on this node. They are advice and never decide whether a GPU may be used.
+// ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidation: Results of the engine diagnostics on
+// this node. They are advice and never decide whether a GPU may be used.
 type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationApplyConfiguration struct {
 	// Result for Ollama.
 	OLlama *ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaApplyConfiguration `json:"OLlama,omitempty"`

@@ -10,7 +10,7 @@ import (
 // ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama type for use
 // with apply.
 //
-// Result for Ollama.
+// ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlama: Result for Ollama.
 type ApplianceStatusHardwareOperatorsValueCompatibilityNodesItemValidationOLlamaApplyConfiguration struct {
 	// Time at which the diagnostic ended, whatever its result.
 	FinishedAt *v1.Time `json:"finishedAt,omitempty"`

@@ -10,7 +10,8 @@ import (
 // ApplianceStatusHardwareOperatorsValueCompatibilitySharingApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueCompatibilitySharing type for use
 // with apply.
 //
-// Transition between allocation modes and the devices that dynamic resource allocation really offers.
+// ApplianceStatusHardwareOperatorsValueCompatibilitySharing: Transition between allocation modes and the devices
+// that dynamic resource allocation really offers.
 type ApplianceStatusHardwareOperatorsValueCompatibilitySharingApplyConfiguration struct {
 	// Name of the shared ResourceClaim.
 	ClaimName *string `json:"claimName,omitempty"`

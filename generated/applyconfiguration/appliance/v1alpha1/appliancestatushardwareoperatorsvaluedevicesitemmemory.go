@@ -9,7 +9,7 @@ import (
 // ApplianceStatusHardwareOperatorsValueDevicesItemMemoryApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueDevicesItemMemory type for use
 // with apply.
 //
-// How the memory that the GPU can use is laid out.
+// ApplianceStatusHardwareOperatorsValueDevicesItemMemory: How the memory that the GPU can use is laid out.
 type ApplianceStatusHardwareOperatorsValueDevicesItemMemoryApplyConfiguration struct {
 	// How memory reaches the GPU when the layout is unified.
 	AllocationMode *appliancev1alpha1.ApplianceStatusHardwareOperatorsValueDevicesItemMemoryAllocationMode `json:"allocationMode,omitempty"`

@@ -9,7 +9,8 @@ import (
 // ApplianceStatusHardwareOperatorsValueSharingApplyConfiguration represents a declarative configuration of the ApplianceStatusHardwareOperatorsValueSharing type for use
 // with apply.
 //
-// How GPUs are shared between models. Memory is not isolated between models that share a GPU.
+// ApplianceStatusHardwareOperatorsValueSharing: How GPUs are shared between models. Memory is not isolated
+// between models that share a GPU.
 type ApplianceStatusHardwareOperatorsValueSharingApplyConfiguration struct {
 	// Names of the ModelActivations that hold a slot.
 	AdmittedModels []string `json:"admittedModels,omitempty"`

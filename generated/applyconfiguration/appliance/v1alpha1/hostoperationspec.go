@@ -9,7 +9,7 @@ import (
 // HostOperationSpecApplyConfiguration represents a declarative configuration of the HostOperationSpec type for use
 // with apply.
 //
-// The request; nothing in it can be changed after creation.
+// HostOperationSpec: The request; nothing in it can be changed after creation.
 type HostOperationSpecApplyConfiguration struct {
 	// Must be true: whoever made the request knows that it may interrupt what runs on the host.
 	AcknowledgeDisruption *bool `json:"acknowledgeDisruption,omitempty"`

@@ -5,7 +5,7 @@ package v1alpha1
 // HostOperationSpecApplianceRefApplyConfiguration represents a declarative configuration of the HostOperationSpecApplianceRef type for use
 // with apply.
 //
-// Appliance to which the request belongs. Informational: no controller reads it.
+// HostOperationSpecApplianceRef: Appliance to which the request belongs. Informational: no controller reads it.
 type HostOperationSpecApplianceRefApplyConfiguration struct {
 	// Name of the Appliance.
 	Name *string `json:"name,omitempty"`

@@ -5,8 +5,8 @@ package v1alpha1
 // HostOperationSpecGPUMemoryApplyConfiguration represents a declarative configuration of the HostOperationSpecGPUMemory type for use
 // with apply.
 //
-// Memory settings of a GPU that shares the host's memory; for configure-gpu-memory only. The worker accepts what
-// the firmware offers and the operating system can spare.
+// HostOperationSpecGPUMemory: Memory settings of a GPU that shares the host's memory; for configure-gpu-memory
+// only. The worker accepts what the firmware offers and the operating system can spare.
 type HostOperationSpecGPUMemoryApplyConfiguration struct {
 	// Index of one of the choices that the firmware offers for reserved memory.
 	CarveoutIndex *int32 `json:"carveoutIndex,omitempty"`

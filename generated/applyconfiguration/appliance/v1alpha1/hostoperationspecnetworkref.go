@@ -5,8 +5,8 @@ package v1alpha1
 // HostOperationSpecNetworkRefApplyConfiguration represents a declarative configuration of the HostOperationSpecNetworkRef type for use
 // with apply.
 //
-// Secret that holds the network settings and passwords; they never stand in the request itself. For
-// configure-network, and for scan-wifi when given.
+// HostOperationSpecNetworkRef: Secret that holds the network settings and passwords; they never stand in the
+// request itself. For configure-network, and for scan-wifi when given.
 type HostOperationSpecNetworkRefApplyConfiguration struct {
 	// Name of the Secret, in the namespace of the HostOperation.
 	Name *string `json:"name,omitempty"`

@@ -11,7 +11,7 @@ import (
 // HostOperationStatusApplyConfiguration represents a declarative configuration of the HostOperationStatus type for use
 // with apply.
 //
-// What the worker on the node has done so far.
+// HostOperationStatus: What the worker on the node has done so far.
 type HostOperationStatusApplyConfiguration struct {
 	// Time at which the operation reached a final phase.
 	CompletedAt *v1.Time `json:"completedAt,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ModelActivationSpecApplyConfiguration represents a declarative configuration of the ModelActivationSpec type for use
 // with apply.
 //
-// The model that is wanted, and how it should run.
+// ModelActivationSpec: The model that is wanted, and how it should run.
 type ModelActivationSpecApplyConfiguration struct {
 	// The Appliance this activation belongs to. Information for people and tools; no controller reads it.
 	ApplianceRef *ModelActivationSpecApplianceRefApplyConfiguration `json:"applianceRef,omitempty"`

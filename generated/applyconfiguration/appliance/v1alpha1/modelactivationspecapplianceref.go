@@ -5,7 +5,8 @@ package v1alpha1
 // ModelActivationSpecApplianceRefApplyConfiguration represents a declarative configuration of the ModelActivationSpecApplianceRef type for use
 // with apply.
 //
-// The Appliance this activation belongs to. Information for people and tools; no controller reads it.
+// ModelActivationSpecApplianceRef: The Appliance this activation belongs to. Information for people and tools;
+// no controller reads it.
 type ModelActivationSpecApplianceRefApplyConfiguration struct {
 	// Name of the Appliance.
 	Name *string `json:"name,omitempty"`

@@ -9,7 +9,7 @@ import (
 // ModelActivationSpecExternalApplyConfiguration represents a declarative configuration of the ModelActivationSpecExternal type for use
 // with apply.
 //
-// Settings of a model behind a provider's API.
+// ModelActivationSpecExternal: Settings of a model behind a provider's API.
 type ModelActivationSpecExternalApplyConfiguration struct {
 	// Base address of the provider's API. Left out, LiteLLM's default for the provider.
 	APIBase *string `json:"apiBase,omitempty"`

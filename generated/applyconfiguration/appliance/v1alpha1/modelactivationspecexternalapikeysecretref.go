@@ -5,7 +5,7 @@ package v1alpha1
 // ModelActivationSpecExternalAPIKeySecretRefApplyConfiguration represents a declarative configuration of the ModelActivationSpecExternalAPIKeySecretRef type for use
 // with apply.
 //
-// Key of a Secret in namespace ai that holds the provider's API key.
+// ModelActivationSpecExternalAPIKeySecretRef: Key of a Secret in namespace ai that holds the provider's API key.
 type ModelActivationSpecExternalAPIKeySecretRefApplyConfiguration struct {
 	// Key inside the Secret's data.
 	Key *string `json:"key,omitempty"`

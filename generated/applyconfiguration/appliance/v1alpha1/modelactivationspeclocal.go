@@ -9,8 +9,8 @@ import (
 // ModelActivationSpecLocalApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocal type for use
 // with apply.
 //
-// Settings of a model that runs on this appliance. With no preset, url or modelRef the preset whose ID is the
-// name of this object is used, so the whole block may be left out.
+// ModelActivationSpecLocal: Settings of a model that runs on this appliance. With no preset, url or modelRef the
+// preset whose ID is the name of this object is used, so the whole block may be left out.
 type ModelActivationSpecLocalApplyConfiguration struct {
 	// Accepts that memory estimates are insufficient or unknown, for offloading and for the minimum of VLLM on cpu.
 	// Changes no request, limit, cache, permission or hardware rule. Left out, false.

@@ -5,8 +5,8 @@ package v1alpha1
 // ModelActivationSpecLocalCPUResourcesApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocalCPUResources type for use
 // with apply.
 //
-// CPU time of each replica's Pod. Fields left out inherit the default of engine and target. Has no influence on
-// memory, offloading or the engine's threads.
+// ModelActivationSpecLocalCPUResources: CPU time of each replica's Pod. Fields left out inherit the default of
+// engine and target. Has no influence on memory, offloading or the engine's threads.
 type ModelActivationSpecLocalCPUResourcesApplyConfiguration struct {
 	// Largest CPU time in thousandths of a core; 0 means no limit. A positive limit must be at least the request,
 	// also when the request is inherited.

@@ -5,7 +5,7 @@ package v1alpha1
 // ModelActivationSpecLocalFreetokenApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocalFreetoken type for use
 // with apply.
 //
-// Settings of engine FreeToken, which needs this block.
+// ModelActivationSpecLocalFreetoken: Settings of engine FreeToken, which needs this block.
 type ModelActivationSpecLocalFreetokenApplyConfiguration struct {
 	// Further FreeToken settings whose keys the catalog defines. Keys have 1 to 63 characters.
 	Advanced map[string]string `json:"advanced,omitempty"`

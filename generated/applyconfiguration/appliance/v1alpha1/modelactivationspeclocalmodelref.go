@@ -9,8 +9,8 @@ import (
 // ModelActivationSpecLocalModelRefApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocalModelRef type for use
 // with apply.
 //
-// A prepared model of group ai.deckhouse.io whose published artifact is served. The activation waits until it is
-// Ready and then keeps the digest it found. Excludes preset and url.
+// ModelActivationSpecLocalModelRef: A prepared model of group ai.deckhouse.io whose published artifact is
+// served. The activation waits until it is Ready and then keeps the digest it found. Excludes preset and url.
 type ModelActivationSpecLocalModelRefApplyConfiguration struct {
 	// Model, which must be in targetNamespace, or ClusterModel.
 	Kind *appliancev1alpha1.ModelActivationSpecLocalModelRefKind `json:"kind,omitempty"`

@@ -5,8 +5,8 @@ package v1alpha1
 // ModelActivationSpecLocalRealtimeApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocalRealtime type for use
 // with apply.
 //
-// Runs the model with a vLLM-Omni profile of the realtime catalog. Ordinary engine settings do not apply;
-// contextWindow and maxNumSeqs do.
+// ModelActivationSpecLocalRealtime: Runs the model with a vLLM-Omni profile of the realtime catalog. Ordinary
+// engine settings do not apply; contextWindow and maxNumSeqs do.
 type ModelActivationSpecLocalRealtimeApplyConfiguration struct {
 	// Whole devices that the Pod asks for: 0 or absent on cpu, 1 on a shared device. Left out, the profile's plan.
 	GPUCount *int32 `json:"gpuCount,omitempty"`

@@ -9,7 +9,8 @@ import (
 // ModelActivationSpecLocalVllmApplyConfiguration represents a declarative configuration of the ModelActivationSpecLocalVllm type for use
 // with apply.
 //
-// Settings that only engine VLLM knows. Left out, arguments and environment stay as they are.
+// ModelActivationSpecLocalVllm: Settings that only engine VLLM knows. Left out, arguments and environment stay
+// as they are.
 type ModelActivationSpecLocalVllmApplyConfiguration struct {
 	// Attention kernel of the vision part, offered by the catalog for amd-gpu. auto removes the operator's overrides
 	// and lets vLLM choose.

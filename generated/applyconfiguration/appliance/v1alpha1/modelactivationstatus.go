@@ -10,7 +10,7 @@ import (
 // ModelActivationStatusApplyConfiguration represents a declarative configuration of the ModelActivationStatus type for use
 // with apply.
 //
-// What the operator last saw and did. Written by the operator only.
+// ModelActivationStatus: What the operator last saw and did. Written by the operator only.
 type ModelActivationStatusApplyConfiguration struct {
 	// Digest of the prepared model's artifact that is in service, kept since it was first found.
 	ArtifactDigest *string `json:"artifactDigest,omitempty"`

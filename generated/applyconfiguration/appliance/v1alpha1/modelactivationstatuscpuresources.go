@@ -5,7 +5,7 @@ package v1alpha1
 // ModelActivationStatusCPUResourcesApplyConfiguration represents a declarative configuration of the ModelActivationStatusCPUResources type for use
 // with apply.
 //
-// CPU time of each replica after defaults.
+// ModelActivationStatusCPUResources: CPU time of each replica after defaults.
 type ModelActivationStatusCPUResourcesApplyConfiguration struct {
 	// Largest CPU time in thousandths of a core; 0 means no limit.
 	LimitMillicores *int32 `json:"limitMillicores,omitempty"`

@@ -9,7 +9,8 @@ import (
 // ModelActivationStatusGPUSharingApplyConfiguration represents a declarative configuration of the ModelActivationStatusGPUSharing type for use
 // with apply.
 //
-// How the model got its GPU. Sharers are not isolated from each other's memory use.
+// ModelActivationStatusGPUSharing: How the model got its GPU. Sharers are not isolated from each other's memory
+// use.
 type ModelActivationStatusGPUSharingApplyConfiguration struct {
 	// Shared ResourceClaim, with dra-shared.
 	ClaimName *string `json:"claimName,omitempty"`

@@ -10,8 +10,8 @@ import (
 // ModelActivationStatusMemoryUsageApplyConfiguration represents a declarative configuration of the ModelActivationStatusMemoryUsage type for use
 // with apply.
 //
-// Memory that OLlama reports for the loaded model, summed over ready replicas. Absent when no replica reports
-// it. Neither process memory nor a reservation.
+// ModelActivationStatusMemoryUsage: Memory that OLlama reports for the loaded model, summed over ready replicas.
+// Absent when no replica reports it. Neither process memory nor a reservation.
 type ModelActivationStatusMemoryUsageApplyConfiguration struct {
 	// Part in system RAM, in MiB (2^20 bytes).
 	RAMMi *int64 `json:"ramMi,omitempty"`

@@ -9,8 +9,8 @@ import (
 // ModelActivationStatusPodCreationApplyConfiguration represents a declarative configuration of the ModelActivationStatusPodCreation type for use
 // with apply.
 //
-// Since when the KubeAI Model has had no Pod. Kept here so that a restart of the operator does not restart the
-// two minutes; absent as soon as a Pod exists.
+// ModelActivationStatusPodCreation: Since when the KubeAI Model has had no Pod. Kept here so that a restart of
+// the operator does not restart the two minutes; absent as soon as a Pod exists.
 type ModelActivationStatusPodCreationApplyConfiguration struct {
 	// What was wanted then, as <model UID>.<model generation>.<activation generation>.
 	Revision *string `json:"revision,omitempty"`

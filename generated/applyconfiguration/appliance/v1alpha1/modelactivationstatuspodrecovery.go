@@ -9,7 +9,8 @@ import (
 // ModelActivationStatusPodRecoveryApplyConfiguration represents a declarative configuration of the ModelActivationStatusPodRecovery type for use
 // with apply.
 //
-// Failed or finished Pods of the model that were replaced. Absent after readiness or a changed revision.
+// ModelActivationStatusPodRecovery: Failed or finished Pods of the model that were replaced. Absent after
+// readiness or a changed revision.
 type ModelActivationStatusPodRecoveryApplyConfiguration struct {
 	// Pods replaced so far, at most 5.
 	Attempts *int32 `json:"attempts,omitempty"`

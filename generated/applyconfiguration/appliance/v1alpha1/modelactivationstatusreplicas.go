@@ -5,7 +5,7 @@ package v1alpha1
 // ModelActivationStatusReplicasApplyConfiguration represents a declarative configuration of the ModelActivationStatusReplicas type for use
 // with apply.
 //
-// Replicas of the runtime.
+// ModelActivationStatusReplicas: Replicas of the runtime.
 type ModelActivationStatusReplicasApplyConfiguration struct {
 	// Replicas that should be there.
 	Expected *int32 `json:"expected,omitempty"`

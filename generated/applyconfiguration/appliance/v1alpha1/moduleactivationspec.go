@@ -5,7 +5,7 @@ package v1alpha1
 // ModuleActivationSpecApplyConfiguration represents a declarative configuration of the ModuleActivationSpec type for use
 // with apply.
 //
-// What is wanted of the module.
+// ModuleActivationSpec: What is wanted of the module.
 type ModuleActivationSpecApplyConfiguration struct {
 	// Appliance to which the request belongs. Informational: no controller reads it.
 	ApplianceRef *ModuleActivationSpecApplianceRefApplyConfiguration `json:"applianceRef,omitempty"`

@@ -5,7 +5,8 @@ package v1alpha1
 // ModuleActivationSpecApplianceRefApplyConfiguration represents a declarative configuration of the ModuleActivationSpecApplianceRef type for use
 // with apply.
 //
-// Appliance to which the request belongs. Informational: no controller reads it.
+// ModuleActivationSpecApplianceRef: Appliance to which the request belongs. Informational: no controller reads
+// it.
 type ModuleActivationSpecApplianceRefApplyConfiguration struct {
 	// Name of the Appliance.
 	Name *string `json:"name,omitempty"`

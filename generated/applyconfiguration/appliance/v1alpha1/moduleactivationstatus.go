@@ -10,7 +10,7 @@ import (
 // ModuleActivationStatusApplyConfiguration represents a declarative configuration of the ModuleActivationStatus type for use
 // with apply.
 //
-// State of the module as the operator last saw it.
+// ModuleActivationStatus: State of the module as the operator last saw it.
 type ModuleActivationStatusApplyConfiguration struct {
 	// Observations about the module; Ready summarises them.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`

@@ -45,7 +45,7 @@ type ModelList struct {
 	Items []Model `json:"items"`
 }
 
-// What KubeAI runs.
+// ModelSpec: What KubeAI runs.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || !has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="minReplicas should be less than or equal to maxReplicas."
 // +kubebuilder:validation:XValidation:rule="!has(self.adapters) || self.engine == \"VLLM\"",message="adapters only supported with VLLM engine."
@@ -184,7 +184,7 @@ type ModelSpecAdaptersItem struct {
 	URL string `json:"url"`
 }
 
-// Server program.
+// ModelSpecEngine: Server program.
 //
 // +kubebuilder:validation:Enum={"OLlama","VLLM","FasterWhisper","Infinity"}
 type ModelSpecEngine string
@@ -223,7 +223,7 @@ const (
 	ModelSpecFeaturesItemSpeechToText ModelSpecFeaturesItem = "SpeechToText"
 )
 
-// How requests are spread over the Pods.
+// ModelSpecLoadBalancing: How requests are spread over the Pods.
 type ModelSpecLoadBalancing struct {
 	// Settings of the strategy PrefixHash.
 	//
@@ -238,7 +238,7 @@ type ModelSpecLoadBalancing struct {
 	Strategy ModelSpecLoadBalancingStrategy `json:"strategy,omitempty"`
 }
 
-// Settings of the strategy PrefixHash.
+// ModelSpecLoadBalancingPrefixHash: Settings of the strategy PrefixHash.
 type ModelSpecLoadBalancingPrefixHash struct {
 	// Largest load of one Pod in percent of the mean load.
 	//
@@ -264,7 +264,8 @@ type ModelSpecLoadBalancingPrefixHash struct {
 	Replication *int64 `json:"replication,omitempty"`
 }
 
-// LeastLoad takes the Pod with the fewest running requests, PrefixHash the one that saw the same beginning.
+// ModelSpecLoadBalancingStrategy: LeastLoad takes the Pod with the fewest running requests, PrefixHash the one
+// that saw the same beginning.
 //
 // +kubebuilder:validation:Enum={"LeastLoad","PrefixHash"}
 type ModelSpecLoadBalancingStrategy string
@@ -277,7 +278,7 @@ const (
 	ModelSpecLoadBalancingStrategyPrefixHash ModelSpecLoadBalancingStrategy = "PrefixHash"
 )
 
-// What KubeAI observed.
+// ModelStatus: What KubeAI observed.
 type ModelStatus struct {
 	// State of the cache, for models with a cache profile.
 	//
@@ -290,7 +291,7 @@ type ModelStatus struct {
 	Replicas *ModelStatusReplicas `json:"replicas,omitempty"`
 }
 
-// State of the cache, for models with a cache profile.
+// ModelStatusCache: State of the cache, for models with a cache profile.
 type ModelStatusCache struct {
 	// Whether the cache holds all files.
 	//
@@ -298,7 +299,7 @@ type ModelStatusCache struct {
 	Loaded bool `json:"loaded"`
 }
 
-// Pods of the model.
+// ModelStatusReplicas: Pods of the model.
 type ModelStatusReplicas struct {
 	// Pods that exist.
 	//
