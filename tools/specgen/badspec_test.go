@@ -178,7 +178,7 @@ func TestExitStatus(t *testing.T) {
 	}
 	root := specOfModel(t)
 	require.NoError(t, os.WriteFile(filepath.Join(root, modelFile), []byte("- a list\n"), 0o600))
-	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExitStatus$") //nolint:gosec // this very test
+	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExitStatus$")
 	process.Env = append(os.Environ(), "SPECGEN_TEST_REPO="+root)
 	var stderr bytes.Buffer
 	process.Stderr = &stderr
