@@ -46,6 +46,25 @@ func TestMakeRow(t *testing.T) {
 			"kind: HostOperation\nmetadata: {name: a}\nstatus: {observedGeneration: -1}",
 			row{"HostOperation", "a", "", "", "accepted; its controller does not run here"},
 		},
+		"route without a backend": {
+			"kind: HTTPRoute\nmetadata: {name: r}\nspec: {hostnames: [a.example, b.example], rules: [{matches: []}]}\nstatus: {conditions: [{type: Ready}]}",
+			row{"HTTPRoute", "r", "Closed", "", "a.example, b.example"},
+		},
+		"route with a backend": {
+			"kind: HTTPRoute\nmetadata: {name: r}\nspec: {hostnames: [a.example], rules: [{}, {backendRefs: [{name: s}]}]}",
+			row{"HTTPRoute", "r", "Open", "", "a.example"},
+		},
+		"policy that no gateway has seen": {
+			"kind: SecurityPolicy\nmetadata: {name: p}", row{"SecurityPolicy", "p", "", "", "no gateway has looked at it yet"},
+		},
+		"policy that the gateway refuses": {
+			"kind: SecurityPolicy\nmetadata: {name: p}\nstatus: {ancestors: [{conditions: [{type: Accepted, status: 'False', reason: Invalid, message: M}]}]}",
+			row{"SecurityPolicy", "p", "Refused", "Invalid", "M"},
+		},
+		"policy in force": {
+			"kind: SecurityPolicy\nmetadata: {name: p}\nstatus: {ancestors: [{conditions: [{type: Other}]}, {conditions: [{type: Accepted, status: 'True', reason: Accepted, message: ok}]}]}",
+			row{"SecurityPolicy", "p", "Accepted", "Accepted", "ok"},
+		},
 		"not yet seen by the operator": {
 			"kind: Appliance\nmetadata: {name: local}", row{"Appliance", "local", "", "", ""},
 		},
@@ -54,6 +73,14 @@ func TestMakeRow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, makeRow(object(t, test.text))) })
+	}
+}
+
+func TestListed_leaves_out_what_is_not_of_an_instance(t *testing.T) {
+	assert.True(t, listed(object(t, "kind: Kustomization\nmetadata: {name: k}")))
+	for _, kind := range []string{"HelmRelease", "HTTPRoute", "SecurityPolicy"} {
+		assert.False(t, listed(object(t, "kind: "+kind+"\nmetadata: {name: x}")))
+		assert.True(t, listed(object(t, "kind: "+kind+"\nmetadata: {name: x, labels: {appliance.magicstick.dev/appinstance: i}}")))
 	}
 }
 

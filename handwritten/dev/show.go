@@ -43,6 +43,9 @@ var tableKinds = []tableKind{
 	{schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"}, "kustomizations"},
 	{schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}, "gitrepositories"},
 	ours("appliance.magicstick.dev", "AppInstance", "appinstances"),
+	{schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}, "helmreleases"},
+	{schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}, "httproutes"},
+	{schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "SecurityPolicy"}, "securitypolicies"},
 	ours("appliance.magicstick.dev", "ModelActivation", "modelactivations"),
 	ours("appliance.magicstick.dev", "HostOperation", "hostoperations"),
 	ours("appliance.magicstick.dev", "ApplianceSetup", "appliancesetups"),
@@ -157,7 +160,7 @@ func (s *session) watch(ctx context.Context) (func() []*unstructured.Unstructure
 		var all []*unstructured.Unstructured
 		for _, informer := range informers {
 			for _, entry := range informer.GetStore().List() {
-				if object, ok := entry.(*unstructured.Unstructured); ok {
+				if object, ok := entry.(*unstructured.Unstructured); ok && listed(object) {
 					all = append(all, object)
 				}
 			}
@@ -180,6 +183,7 @@ func (s *session) nextSteps() {
 	s.out.line("  k explain modelactivation.spec.local                      # what the fields mean")
 	s.out.line("  k -n ai-system patch msmod litellm --type merge -p '{\"spec\":{\"enabled\":false}}'")
 	s.out.line("  k -n flux-system get kustomizations                       # what the operator made of it")
+	s.out.line("  k -n identity-system get httproutes,securitypolicies      # the way to the applications, and what guards it")
 	if s.Flux {
 		s.out.line("  k -n ai get configmaps                                    # what Flux made of that")
 	} else {

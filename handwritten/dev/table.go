@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -16,9 +17,26 @@ type row struct {
 // controlled lists the kinds that the operator in this process reconciles.
 var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true, "AppInstance": true}
 
-// makeRow reads what people look at from any of our kinds, or of Flux's.
+// listed keeps releases, routes and policies of somebody else, as an existing
+// cluster may have them, out of the table.
+func listed(object *unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "HelmRelease", "HTTPRoute", "SecurityPolicy":
+		return object.GetLabels()["appliance.magicstick.dev/appinstance"] != ""
+	}
+	return true
+}
+
+// makeRow reads what people look at from any of our kinds, or of Flux's and
+// the gateway's.
 func makeRow(object *unstructured.Unstructured) row {
 	r := row{kind: object.GetKind(), name: object.GetName()}
+	switch r.kind {
+	case "HTTPRoute":
+		return routeRow(r, object)
+	case "SecurityPolicy":
+		return policyRow(r, object)
+	}
 	r.phase, _, _ = unstructured.NestedString(object.Object, "status", "phase")
 	if message, found, _ := unstructured.NestedString(object.Object, "status", "message"); found {
 		r.message = message
@@ -45,14 +63,54 @@ func makeRow(object *unstructured.Unstructured) row {
 	return r
 }
 
+// routeRow tells whether a route leads to its application: without a backend
+// the gateway answers every request itself, with an error.
+func routeRow(r row, object *unstructured.Unstructured) row {
+	hosts, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "hostnames")
+	r.message = strings.Join(hosts, ", ")
+	r.phase = "Closed"
+	rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "rules")
+	for _, entry := range rules {
+		rule, _ := entry.(map[string]any)
+		if backends, _ := rule["backendRefs"].([]any); len(backends) > 0 {
+			r.phase = "Open"
+		}
+	}
+	return r
+}
+
+// policyRow passes on what the gateway says of a guard.
+func policyRow(r row, object *unstructured.Unstructured) row {
+	ancestors, _, _ := unstructured.NestedSlice(object.Object, "status", "ancestors")
+	for _, entry := range ancestors {
+		ancestor, _ := entry.(map[string]any)
+		conditions, _, _ := unstructured.NestedSlice(ancestor, "conditions")
+		accepted := findCondition(conditions, "Accepted")
+		if accepted == nil {
+			continue
+		}
+		r.phase = map[any]string{"True": "Accepted", "False": "Refused"}[accepted["status"]]
+		r.reason, _ = accepted["reason"].(string)
+		r.message, _ = accepted["message"].(string)
+	}
+	if len(ancestors) == 0 {
+		r.message = "no gateway has looked at it yet"
+	}
+	return r
+}
+
 func isFlux(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "Kustomization" || object.GetKind() == "GitRepository"
 }
 
 func readyCondition(object *unstructured.Unstructured) map[string]any {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return findCondition(conditions, "Ready")
+}
+
+func findCondition(conditions []any, name string) map[string]any {
 	for _, entry := range conditions {
-		if condition, ok := entry.(map[string]any); ok && condition["type"] == "Ready" {
+		if condition, ok := entry.(map[string]any); ok && condition["type"] == name {
 			return condition
 		}
 	}

@@ -2,6 +2,10 @@
 // .bin/peers of the repository: Flux's source-controller and
 // kustomize-controller, for tests and `make run FLUX=1`, and Envoy Gateway, for tests.
 //
+// The tests serve Flux a Git repository and no OCI artifact, because
+// Appliance.spec.source.kind admits GitRepository only: what the operator
+// renders could not refer to anything else.
+//
 // Each has a module of its own below build/, because their dependencies
 // disagree with each other's and with ours. Arguments name the programs to
 // build; without any, all are.

@@ -1,7 +1,9 @@
-// Package examples embeds the examples of the seed documents, so that
-// `magicstick dev` can apply them without the source tree.
+// Package examples embeds the examples of the seed documents, and those made
+// for showing the operator (demo-*), so that `magicstick dev` can apply them
+// without the source tree.
 //
-// In: spec/examples/<kind>/valid/seed-*.yaml. Out: the package generated/examples.
+// In: spec/examples/<kind>/valid/{seed,demo}-*.yaml. Out: the package
+// generated/examples.
 package examples
 
 import (
@@ -19,8 +21,9 @@ import (
 	"magicstick.dev/operator/tools/specgen/workspace"
 )
 
-const source = workspace.Header + `// Package examples carries the objects that the seed documents show, as
-// spec/examples has them, for programs that run without the source tree.
+const source = workspace.Header + `// Package examples carries the objects that the seed documents show and those
+// of demonstrations, as spec/examples has them, for programs that run without
+// the source tree.
 package examples
 
 import (
@@ -57,9 +60,14 @@ func Generate(ctx context.Context, ws *workspace.Workspace) error {
 	if err != nil {
 		return fmt.Errorf("listing the seed examples: %w", err)
 	}
+	demos, err := filepath.Glob(filepath.Join(ws.SpecDir, "examples", "*", "valid", "demo-*.yaml"))
+	if err != nil {
+		return fmt.Errorf("listing the examples for demonstrations: %w", err)
+	}
 	if len(files) == 0 {
 		return errors.New("listing the seed examples: there is no examples/<kind>/valid/seed-*.yaml")
 	}
+	files = append(files, demos...)
 	sort.Strings(files)
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {
