@@ -42,6 +42,9 @@ const (
 	RemovePolicy Verb = "RemovePolicy"
 )
 
+// shuts tells the verbs after which a route has no backend.
+func (v Verb) shuts() bool { return v == CloseRoute || v == WithdrawBackend || v == RemoveRoute }
+
 // Step is one call on an object of the gateway.
 type Step struct {
 	Do   Verb

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,14 +25,21 @@ import (
 // asked of the API server again where being wrong would open a door: whether the
 // routes are closed before a policy is touched, whether the policy is accepted
 // before a route is opened.
-func (r *Reconciler) walk(ctx context.Context, steps []Step, facts Facts) error {
+//
+// After a failure, one of before included, nothing is made or opened any more,
+// but every route that has to be shut still is.
+func (r *Reconciler) walk(ctx context.Context, steps []Step, facts Facts, failure error) error {
 	for _, step := range steps {
+		if failure != nil && !(step.Do.shuts() && facts.Routes[step.Name] != nil) {
+			continue
+		}
 		if err := r.take(ctx, step, facts); err != nil {
-			return err
+			failure = errors.Join(failure, err)
+			continue
 		}
 		log.FromContext(ctx).V(1).Info("changed the access", "step", string(step.Do), "object", step.Name)
 	}
-	return nil
+	return failure
 }
 
 func (r *Reconciler) take(ctx context.Context, step Step, facts Facts) error {

@@ -8,6 +8,7 @@ import (
 
 	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -165,12 +166,14 @@ func (r *Reconciler) world() cacheWorld {
 // effect that the API server refuses becomes the status, because trying again
 // does not help and a person must read why.
 func (r *Reconciler) carryOut(ctx context.Context, instance *appliancev1alpha1.AppInstance, plan Plan, facts Facts) error {
+	var failure error
 	if plan.AddFinalizer {
-		if _, err := kube.EnsureFinalizer(ctx, r.Client, instance, kube.FinalizerInstance); err != nil {
-			return err
+		_, failure = kube.EnsureFinalizer(ctx, r.Client, instance, kube.FinalizerInstance)
+		if apierrors.IsNotFound(failure) {
+			return nil // the instance is gone
 		}
 	}
-	failure := r.sideEffects(ctx, plan, facts)
+	failure = r.sideEffects(ctx, plan, facts, failure)
 	if failure != nil && (kube.IsStale(failure) || !kube.IsRefused(failure)) {
 		return failure
 	}
@@ -196,7 +199,12 @@ func (r *Reconciler) carryOut(ctx context.Context, instance *appliancev1alpha1.A
 	return failure
 }
 
-func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) error {
+// sideEffects sees to the access first, since a route that has to be shut does
+// not wait for anything; failure is what has gone wrong before.
+func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts, failure error) error {
+	if err := r.walk(ctx, plan.Access, facts, failure); err != nil {
+		return err
+	}
 	for _, key := range plan.Enable {
 		created, err := kube.EnableModule(ctx, r.Client, key, r.Appliance)
 		if err != nil {
@@ -205,9 +213,6 @@ func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) er
 		if created {
 			log.FromContext(ctx).Info("switched on a required module", "module", key)
 		}
-	}
-	if err := r.walk(ctx, plan.Access, facts); err != nil {
-		return err
 	}
 	return r.release(ctx, plan, facts)
 }
