@@ -3,6 +3,7 @@ package instances
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 
 	"magicstick.dev/operator/handwritten/kube"
@@ -17,13 +18,16 @@ const (
 	suffixGrant    = "route-access"
 )
 
+// hashed is how a name ends to which a hash was added.
+var hashed = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
 // objectName is <instance>-<suffix> as a DNS label. A name that had to be
-// changed for that carries a hash of the instance's name, so that two instances
-// never share an object.
+// changed for that carries a hash of the instance's name, and so does one that
+// looks as if it did: two instances never share an object.
 func objectName(instance, suffix string) string {
 	limit := 62 - len(suffix)
 	prefix := kube.Label(instance)
-	if prefix != instance || len(prefix) > limit {
+	if prefix != instance || len(prefix) > limit || hashed.MatchString(instance) {
 		hash := shortHash(instance)
 		prefix = strings.TrimRight(prefix[:min(len(prefix), limit-len(hash)-1)], "-") + "-" + hash
 	}

@@ -189,12 +189,13 @@ func judge(rendered *envoyac.SecurityPolicyApplyConfiguration, live *envoyv1alph
 
 // refusal is why the gateway has not accepted a policy as it is now; empty when
 // it has. Every answer that the gateway gives must be a yes to this generation:
-// a policy with two targets has more than one.
+// a policy with two targets has more than one. Only Envoy Gateway speaks for it.
 func refusal(policy *envoyv1alpha1.SecurityPolicy, gateway, namespace string) string {
 	answers := 0
 	for _, ancestor := range policy.Status.Ancestors {
 		ref := ancestor.AncestorRef
-		if string(ref.Name) != gateway || ref.Kind != nil && *ref.Kind != "Gateway" ||
+		if string(ancestor.ControllerName) != envoyv1alpha1.GatewayControllerName ||
+			string(ref.Name) != gateway || ref.Kind != nil && *ref.Kind != "Gateway" ||
 			ref.Group != nil && *ref.Group != gatewayv1.GroupName ||
 			ref.Namespace != nil && string(*ref.Namespace) != namespace {
 			continue

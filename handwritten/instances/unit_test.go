@@ -23,6 +23,10 @@ var suffixes = []string{suffixLocal, suffixPublic, suffixLocal + suffixCallback,
 // and two instances never share one.
 func TestObjectNames(t *testing.T) {
 	require.Equal(t, "openclaw-demo-local-callback", objectName("openclaw-demo", "local-callback"))
+	// A name that was given a hash is a legal name of another instance.
+	long := strings.Repeat("k", 53)
+	require.NotEqual(t, objectName(long, "local-callback"),
+		objectName(strings.TrimSuffix(objectName(long, "local-callback"), "-local-callback"), "local-callback"))
 	owner := map[string]string{}
 	rapid.Check(t, func(t *rapid.T) {
 		instance := rapid.StringMatching(`[a-z0-9]([-.a-z0-9]{0,250}[a-z0-9])?`).Draw(t, "instance")
@@ -104,19 +108,20 @@ func TestRefusal(t *testing.T) {
 		answers []gatewayv1.PolicyAncestorStatus
 		want    string
 	}{
-		"none":              {nil, "has no answer"},
-		"yes":               {[]gatewayv1.PolicyAncestorStatus{yes}, ""},
-		"two times yes":     {[]gatewayv1.PolicyAncestorStatus{yes, yes}, ""},
-		"yes and no":        {[]gatewayv1.PolicyAncestorStatus{yes, no}, "Conflicted"},
-		"no":                {[]gatewayv1.PolicyAncestorStatus{no}, "is not accepted by the gateway: Conflicted"},
-		"unknown":           {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].Status = metav1.ConditionUnknown })}, "is not accepted"},
-		"older generation":  {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 1 })}, "present form"},
-		"no generation":     {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 0 })}, "present form"},
-		"newer generation":  {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 3 })}, "present form"},
-		"no condition":      {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions = nil })}, "has no answer"},
-		"another gateway":   {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Name = "other" })}, "has no answer"},
-		"another namespace": {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Namespace = ptr.To(gatewayv1.Namespace("x")) })}, "has no answer"},
-		"another kind":      {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Kind = ptr.To(gatewayv1.Kind("HTTPRoute")) })}, "has no answer"},
+		"none":               {nil, "has no answer"},
+		"yes":                {[]gatewayv1.PolicyAncestorStatus{yes}, ""},
+		"two times yes":      {[]gatewayv1.PolicyAncestorStatus{yes, yes}, ""},
+		"yes and no":         {[]gatewayv1.PolicyAncestorStatus{yes, no}, "Conflicted"},
+		"no":                 {[]gatewayv1.PolicyAncestorStatus{no}, "is not accepted by the gateway: Conflicted"},
+		"unknown":            {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].Status = metav1.ConditionUnknown })}, "is not accepted"},
+		"older generation":   {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 1 })}, "present form"},
+		"no generation":      {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 0 })}, "present form"},
+		"newer generation":   {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions[0].ObservedGeneration = 3 })}, "present form"},
+		"no condition":       {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.Conditions = nil })}, "has no answer"},
+		"another gateway":    {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Name = "other" })}, "has no answer"},
+		"another controller": {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.ControllerName = "example.com/gateway" })}, "has no answer"},
+		"another namespace":  {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Namespace = ptr.To(gatewayv1.Namespace("x")) })}, "has no answer"},
+		"another kind":       {[]gatewayv1.PolicyAncestorStatus{answer(func(a *gatewayv1.PolicyAncestorStatus) { a.AncestorRef.Kind = ptr.To(gatewayv1.Kind("HTTPRoute")) })}, "has no answer"},
 		"no of another gateway": {[]gatewayv1.PolicyAncestorStatus{yes, answer(func(a *gatewayv1.PolicyAncestorStatus) {
 			a.AncestorRef.Name, a.Conditions[0].Status = "other", metav1.ConditionFalse
 		})}, ""},
