@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -56,6 +58,13 @@ func Unchanged(desired any, cached client.Object, manager string) (bool, error) 
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cached)
 	if err != nil {
 		return false, fmt.Errorf("comparing the cached %s: %w", Describe(cached), err)
+	}
+	if finalizers := typed.GetFinalizers(); len(finalizers) > 0 {
+		// Others hold an object with finalizers of their own; applying ours leaves them alone.
+		present := slices.DeleteFunc(slices.Clone(cached.GetFinalizers()), func(name string) bool { return !slices.Contains(finalizers, name) })
+		if err := unstructured.SetNestedStringSlice(have, present, "metadata", "finalizers"); err != nil {
+			return false, fmt.Errorf("comparing the finalizers of %s: %w", Describe(cached), err)
+		}
 	}
 	// A cached typed object carries no type, and its name was its key.
 	delete(rendered, "apiVersion")

@@ -151,6 +151,23 @@ func TestUnchanged(t *testing.T) {
 	require.ErrorContains(t, err, "managed fields of Kustomization n/k")
 }
 
+// A finalizer of somebody else is no change of ours; a missing one of ours is.
+func TestUnchangedLeavesForeignFinalizersAlone(t *testing.T) {
+	rendered := kustomizeac.Kustomization("k", "n").WithFinalizers("ours.example/a")
+	cached := &kustomizev1.Kustomization{}
+	cached.Name, cached.Namespace = "k", "n"
+	cached.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"ours.example/a\"":{}}}}`)}}
+	for finalizers, want := range map[string]bool{
+		"ours.example/a": true, "theirs.example/b ours.example/a": true, "theirs.example/b": false, "": false,
+	} {
+		cached.Finalizers = strings.Fields(finalizers)
+		same, err := Unchanged(rendered, cached, FieldManager)
+		require.NoError(t, err)
+		require.Equal(t, want, same, finalizers)
+	}
+}
+
 func TestUnchangedKnowsListsWithKeys(t *testing.T) {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "d", "namespace": "n"},
