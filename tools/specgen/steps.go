@@ -47,6 +47,7 @@ func steps(out io.Writer) []pipeline.Step {
 		pipeline.Step{Name: "clients", After: quick, Generate: codegen.Generate},
 		pipeline.Step{Name: "flux", After: quick, Generate: external.Flux},
 		pipeline.Step{Name: "gateway", After: quick, Generate: external.Gateway},
+		pipeline.Step{Name: "kubeai", After: quick, Generate: external.KubeAI},
 		pipeline.Step{Name: "way back", After: quick, Generate: wayBack},
 		pipeline.Step{Name: "crds", After: gate, Generate: codegen.CRDs},
 		pipeline.Step{Name: "validation", After: gate, Generate: validation.Generate},

@@ -1,6 +1,8 @@
 package external
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
+	"magicstick.dev/operator/tools/specgen/workspace"
 )
 
 // TestKubeAI uses the types of spec/external as a controller does: registered
@@ -36,4 +40,21 @@ func TestKubeAI(t *testing.T) {
 	back, err := runtime.DefaultUnstructuredConverter.ToUnstructured(duplicate)
 	require.NoError(t, err)
 	require.Equal(t, content, back)
+}
+
+func TestKubeAI_writes_its_CRD_and_no_other(t *testing.T) {
+	ws, err := workspace.New("../../..")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, ws.Close()) })
+	require.NoError(t, KubeAI(t.Context(), ws))
+	const name = "kubeai.org/model.yaml"
+	written, err := os.ReadFile(filepath.Join(ws.GeneratedDir(), "external/kubeai/crds", filepath.FromSlash(name)))
+	require.NoError(t, err)
+	source, err := os.ReadFile("../../../spec/external/kubeai.org_models.yaml")
+	require.NoError(t, err)
+	require.Contains(t, string(written), string(source))
+	require.Equal(t, []string{name}, kubeaicrds.Files())
+	all, err := kubeaicrds.All()
+	require.NoError(t, err)
+	require.Equal(t, "models.kubeai.org", all[0].Name)
 }
