@@ -58,6 +58,13 @@ type PreparedModel struct {
 	EndpointTypes []string `json:"endpointTypes,omitempty"`
 	// ContextWindowTokens is the longest context of the model; 0 when unknown.
 	ContextWindowTokens int64 `json:"contextWindowTokens,omitempty"`
+	// SizeBytes is the size of the files in bytes; 0 when unknown.
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// ParameterCount of the model; 0 when unknown.
+	ParameterCount int64 `json:"parameterCount,omitempty"`
+
+	// repository and imageDigest are what Image is made of, see In.
+	repository, imageDigest string
 }
 
 // Settings of the appliance that rendering needs.
