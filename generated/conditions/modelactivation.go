@@ -71,6 +71,12 @@ const (
 	// ModelActivationReasonFreeTokenApiRejected: Kubernetes refused an object of the FreeToken
 	// runtime; tried again.
 	ModelActivationReasonFreeTokenApiRejected = "FreeTokenApiRejected"
+	// ModelActivationReasonRuntimeConflict: An object that somebody else made has the name that the
+	// runtime needs; it is left as it is and the message says whose it is.
+	ModelActivationReasonRuntimeConflict = "RuntimeConflict"
+	// ModelActivationReasonChangeRefused: The API server refused a change that the model needs; the
+	// message has its answer. Tried again.
+	ModelActivationReasonChangeRefused = "ChangeRefused"
 	// ModelActivationReasonRemoving: The activation was switched off or deleted and its runtime is
 	// still there.
 	ModelActivationReasonRemoving = "Removing"
@@ -193,6 +199,16 @@ var ModelActivation = Table{
 					Meaning:  "Kubernetes refused an object of the FreeToken runtime; tried again.",
 				},
 				{
+					Reason:   ModelActivationReasonRuntimeConflict,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "An object that somebody else made has the name that the runtime needs; it is left as it is and the message says whose it is.",
+				},
+				{
+					Reason:   ModelActivationReasonChangeRefused,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "The API server refused a change that the model needs; the message has its answer. Tried again.",
+				},
+				{
 					Reason:   ModelActivationReasonRemoving,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
 					Meaning:  "The activation was switched off or deleted and its runtime is still there.",
@@ -249,7 +265,7 @@ var ModelActivation = Table{
 		{
 			Phase:   "Degraded",
 			Meaning: "The model cannot be put into service as it was asked for, or its runtime fails.",
-			Reasons: []string{ModelActivationReasonInvalidModelSpec, ModelActivationReasonUnsupportedType, ModelActivationReasonKubeAIVersionTooOld, ModelActivationReasonModelPodCreationStalled, ModelActivationReasonModelPodRecoveryExhausted, ModelActivationReasonRealtimePermissionDenied, ModelActivationReasonRealtimeApiRejected, ModelActivationReasonFreeTokenPermissionDenied, ModelActivationReasonFreeTokenApiRejected, ModelActivationReasonCatalogUnavailable},
+			Reasons: []string{ModelActivationReasonInvalidModelSpec, ModelActivationReasonUnsupportedType, ModelActivationReasonKubeAIVersionTooOld, ModelActivationReasonModelPodCreationStalled, ModelActivationReasonModelPodRecoveryExhausted, ModelActivationReasonRealtimePermissionDenied, ModelActivationReasonRealtimeApiRejected, ModelActivationReasonFreeTokenPermissionDenied, ModelActivationReasonFreeTokenApiRejected, ModelActivationReasonRuntimeConflict, ModelActivationReasonChangeRefused, ModelActivationReasonCatalogUnavailable},
 		},
 		{
 			Phase:   "Removing",

@@ -147,6 +147,18 @@ func (c *Children) Patch(ctx context.Context, before, after client.Object) error
 	return nil
 }
 
+// DeleteUnchanged is Delete for an object that was judged by its state: when it
+// has changed since it was read, the answer is a conflict (see IsStale).
+func (c *Children) DeleteUnchanged(ctx context.Context, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := c.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", Describe(object), err)
+	}
+	c.note(childKey{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}, pendingWrite{deleted: uid, made: time.Now()})
+	return nil
+}
+
 // Delete removes exactly the object that was read. One that is gone, or that
 // was replaced by another of the same name, is no error.
 func (c *Children) Delete(ctx context.Context, object client.Object) error {
@@ -169,6 +181,14 @@ func appliedVersion(applied any) (version int64, ok bool) {
 			version, ok = 0, false
 		}
 	}()
+	if rendered, ok := applied.(*Rendered); ok {
+		answered := rendered.appliedResourceVersion()
+		if answered == nil {
+			return 0, false
+		}
+		version, err := strconv.ParseInt(*answered, 10, 64)
+		return version, err == nil
+	}
 	value := reflect.ValueOf(applied)
 	for value.Kind() == reflect.Pointer {
 		value = value.Elem()

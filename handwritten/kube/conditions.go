@@ -56,6 +56,7 @@ func Truncate(text string, limit int) string {
 var (
 	reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 	urlPattern    = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+	tokenPattern  = regexp.MustCompile(`\b(hf_|sk-|ghp_|github_pat_|glpat-|xox[abp]-)[A-Za-z0-9_-]{6,}|\b(?i:(bearer) +)[A-Za-z0-9._~+/-]{6,}=*`)
 )
 
 // ValidReason returns the reason when it fits the schema of a condition and the
@@ -69,8 +70,10 @@ func ValidReason(reason, fallback string) string {
 }
 
 // Sanitize removes user names, passwords and queries from the URLs in a text,
-// because messages of other programs may carry tokens in them.
+// and access tokens of a known form, because messages of other programs may
+// carry them.
 func Sanitize(text string) string {
+	text = tokenPattern.ReplaceAllString(text, "${1}${2}[removed]")
 	return urlPattern.ReplaceAllStringFunc(text, func(found string) string {
 		scheme, rest, _ := strings.Cut(found, "://")
 		authority, path := rest, ""

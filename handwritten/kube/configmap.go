@@ -25,6 +25,19 @@ type ConfigMapDocument[T any] struct {
 	version string
 	value   T
 	err     error
+	good    *T
+}
+
+// LastGood is the result of the last ConfigMap that could be parsed, although it
+// may be broken or gone by now; false when there was none since the process started.
+func (d *ConfigMapDocument[T]) LastGood() (T, bool) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if d.good == nil {
+		var none T
+		return none, false
+	}
+	return *d.good, true
 }
 
 // Get returns the parsed document as the cache has it now. The error names the
@@ -43,6 +56,10 @@ func (d *ConfigMapDocument[T]) Get(ctx context.Context) (T, error) {
 	if version := string(configMap.UID) + "/" + configMap.ResourceVersion; d.version != version {
 		d.version = version
 		d.value, d.err = d.Parse(configMap)
+		if d.err == nil {
+			good := d.value
+			d.good = &good
+		}
 	}
 	return d.value, d.err
 }

@@ -57,6 +57,9 @@ func TestSanitizeRemovesWhatMayBeSecret(t *testing.T) {
 		"two oci://a:b@r/x and http://h?q":                                     "two oci://r/x and http://h",
 		"no address":                                                           "no address",
 		"port https://h:8443/p stays":                                          "port https://h:8443/p stays",
+		"token hf_abcdefGHIJKL is gated":                                       "token hf_[removed] is gated",
+		"Authorization: Bearer eyJhbGciOi.x.y, key sk-proj-0123456789":         "Authorization: Bearer[removed], key sk-[removed]",
+		"flag --disk-cache and hf_x stay":                                      "flag --disk-cache and hf_x stay",
 	} {
 		require.Equal(t, want, Sanitize(in), in)
 	}

@@ -26,6 +26,8 @@ const (
 
 	// FinalizerModule keeps a ModuleActivation until its Kustomization is gone.
 	FinalizerModule = "appliance.magicstick.dev/module-cleanup"
+	// FinalizerModel keeps a ModelActivation until its runtime is gone.
+	FinalizerModel = "appliance.magicstick.dev/model-cleanup"
 	// FinalizerInstance keeps an AppInstance until its routes and its release are gone.
 	FinalizerInstance = "appliance.magicstick.dev/appinstance-cleanup"
 )
