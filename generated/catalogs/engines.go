@@ -64,6 +64,9 @@ type EngineTarget struct {
 	// Extended resources that stand for one whole device. With several, the one that the cluster
 	// publishes is used; the first is preferred. Absent on cpu.
 	Resources []string `json:"resources,omitempty"`
+	// Label of the nodes that says how much memory one device has, as a number of Mi (2^20 bytes) or
+	// with a unit. Absent when nobody publishes it.
+	MemoryLabel string `json:"memoryLabel,omitempty"`
 	// Taints that keep other workloads away from such nodes.
 	Tolerations []EngineToleration `json:"tolerations,omitempty"`
 }
@@ -101,6 +104,10 @@ type EngineDefaults struct {
 	MemoryMi int64 `json:"memoryMi"`
 	// RAM for the KV cache in bytes where the engine keeps it in RAM.
 	KVCacheMemoryBytes int64 `json:"kvCacheMemoryBytes,omitempty"`
+	// Extensions that the processor must have, by its architecture as Kubernetes names it, in the
+	// spelling of the node labels feature.node.kubernetes.io/cpu-cpuid.<extension>. Only on cpu;
+	// absent when every processor will do.
+	CPUFeatures map[string][]string `json:"cpuFeatures,omitempty"`
 	// Values of spec.local.vllm.visionAttention that the target offers to models whose preset names
 	// none. Absent when it offers none.
 	VisionAttention []EngineDefaultsVisionAttentionItem `json:"visionAttention,omitempty"`

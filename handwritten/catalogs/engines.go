@@ -28,6 +28,9 @@ type Target struct {
 	Module string
 	// Resources stand for one whole device, the preferred one first; empty on cpu.
 	Resources []string
+	// MemoryLabel is the label of the nodes that says how much memory one device has, see
+	// ParseSizeMi; empty when nobody publishes it.
+	MemoryLabel string
 	// Tolerations of the taints that keep other workloads away.
 	Tolerations []catalogs.EngineToleration
 }
@@ -51,6 +54,9 @@ type EngineDefaults struct {
 	MemoryMi int64
 	// KVCacheMemoryBytes is the RAM for the KV cache in bytes; 0 where the engine does not keep it in RAM.
 	KVCacheMemoryBytes int64
+	// CPUFeatures are the extensions that the processor must have, by its architecture
+	// as Kubernetes names it; empty when every processor will do.
+	CPUFeatures map[string][]string
 	// VisionAttention holds the values that are offered to models whose preset names none.
 	VisionAttention []string
 }
@@ -138,7 +144,13 @@ func readTarget(path, name string, entry catalogs.EngineTarget, problems *findin
 	case !isCPU && len(entry.Resources) == 0:
 		problems.add(path+".resources", "required for a target with devices", "")
 	}
-	return Target{Title: entry.Title, Module: entry.Module, Resources: entry.Resources, Tolerations: entry.Tolerations}
+	if isCPU && entry.MemoryLabel != "" {
+		problems.add(path+".memoryLabel", "not for cpu", strconv.Quote(entry.MemoryLabel))
+	}
+	return Target{
+		Title: entry.Title, Module: entry.Module, Resources: entry.Resources,
+		MemoryLabel: entry.MemoryLabel, Tolerations: entry.Tolerations,
+	}
 }
 
 func (e *Engines) readEngine(path string, engine catalogs.Engine, entry catalogs.EngineEntry, problems *findings) map[catalogs.ComputeTarget]EngineDefaults {
@@ -164,6 +176,10 @@ func (e *Engines) readEngine(path string, engine catalogs.Engine, entry catalogs
 			Image:              values.Image,
 			MemoryMi:           values.MemoryMi,
 			KVCacheMemoryBytes: values.KVCacheMemoryBytes,
+			CPUFeatures:        values.CPUFeatures,
+		}
+		if len(defaults.CPUFeatures) > 0 && target != catalogs.ComputeTargetCPU {
+			problems.add(at+".cpuFeatures", "only for cpu", strconv.Quote(name))
 		}
 		for _, value := range values.VisionAttention {
 			defaults.VisionAttention = append(defaults.VisionAttention, string(value))

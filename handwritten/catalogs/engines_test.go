@@ -48,16 +48,20 @@ func TestShippedEngines(t *testing.T) {
 	assert.Contains(t, engines.FreeToken().MemoryStrategies, DefaultMemoryStrategy)
 	assert.Empty(t, engines.FreeToken().Advanced, "none is shipped (H20)")
 
-	for target, want := range map[catalogs.ComputeTarget]struct{ module, resources string }{
-		catalogs.ComputeTargetNvidiaGPU: {"gpu", "nvidia.com/gpu"},
-		catalogs.ComputeTargetAmdGPU:    {"amd-gpu", "amd.com/gpu"},
-		catalogs.ComputeTargetIntelGPU:  {"intel-gpu", "gpu.intel.com/xe gpu.intel.com/i915"},
-		catalogs.ComputeTargetCPU:       {"", ""},
+	onCPU, _ := engines.Defaults(catalogs.EngineVLLM, catalogs.ComputeTargetCPU)
+	assert.Equal(t, map[string][]string{"amd64": {"AVX512F"}}, onCPU.CPUFeatures)
+
+	for target, want := range map[catalogs.ComputeTarget]struct{ module, resources, memory string }{
+		catalogs.ComputeTargetNvidiaGPU: {"gpu", "nvidia.com/gpu", "nvidia.com/gpu.memory"},
+		catalogs.ComputeTargetAmdGPU:    {"amd-gpu", "amd.com/gpu", "amd.com/gpu.vram"},
+		catalogs.ComputeTargetIntelGPU:  {"intel-gpu", "gpu.intel.com/xe gpu.intel.com/i915", ""},
+		catalogs.ComputeTargetCPU:       {"", "", ""},
 	} {
 		got, known := engines.Target(target)
 		require.True(t, known, target)
 		assert.Equal(t, want.module, got.Module, target)
 		assert.Equal(t, want.resources, strings.Join(got.Resources, " "), target)
+		assert.Equal(t, want.memory, got.MemoryLabel, target)
 	}
 }
 
@@ -89,6 +93,8 @@ func TestParseEnginesRefuses(t *testing.T) {
 		"unknown target":        {`"cpu":{"title":"CPU"},`, ``, `engines.OLlama.targets.cpu: no such target in targets, got "cpu"`},
 		"resources on cpu":      {`"cpu":{"title":"CPU"}`, `"cpu":{"title":"CPU","resources":["a/b"]}`, `targets.cpu.resources: not for cpu, got "a/b"`},
 		"GPU without resources": {`,"resources":["nvidia.com/gpu"]`, ``, `targets.nvidia-gpu.resources: required for a target with devices`},
+		"memory label on cpu":   {`"cpu":{"title":"CPU"}`, `"cpu":{"title":"CPU","memoryLabel":"a/b"}`, `targets.cpu.memoryLabel: not for cpu, got "a/b"`},
+		"CPU features on a GPU": {`"memoryMi":2048}}`, `"memoryMi":2048,"cpuFeatures":{"amd64":["AVX2"]}}}`, `engines.OLlama.targets.nvidia-gpu.cpuFeatures: only for cpu, got "nvidia-gpu"`},
 		"bare resource":         {`["nvidia.com/gpu"]`, `["gpu"]`, `targets.nvidia-gpu.resources[0]: must match the pattern`},
 		"ollama on intel": {`"engines":{"OLlama":{"title":"Ollama","targets":{`, `"engines":{"OLlama":{"title":"Ollama","targets":{"intel-gpu":{"imageName":"x","requestMillicores":1,"memoryMi":16},`,
 			`engines.OLlama.targets.intel-gpu: OLlama does not run there, got "intel-gpu"`},
