@@ -1,6 +1,7 @@
 package activations
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -23,6 +24,9 @@ func roundUp(amount, unit int64) int64 { return (amount + unit - 1) / unit * uni
 func (r *resolution) vram() error {
 	if !r.onAccelerator() {
 		return nil
+	}
+	if r.artifact != nil {
+		r.out.catalogVRAMMi = r.artifact.VRAMMi
 	}
 	if r.local.VRAM != "" {
 		budget, readable := catalogs.ParseSizeMi(r.local.VRAM)
@@ -52,8 +56,9 @@ func (r *resolution) vram() error {
 // out: whole units for each device.
 func (r *resolution) memory(fallback int64) {
 	wanted := r.local.MemoryRequiredMi
-	if wanted == 0 && r.artifact != nil {
-		wanted = r.artifact.MemoryRequiredMi
+	if r.artifact != nil {
+		r.out.catalogMemoryMi = r.artifact.MemoryRequiredMi
+		wanted = cmp.Or(wanted, r.out.catalogMemoryMi)
 	}
 	if wanted == 0 {
 		wanted = fallback

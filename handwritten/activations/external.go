@@ -28,8 +28,8 @@ func (external) resolve(r *resolution) error {
 		return invalid("spec.external.model", "required: provider and model, such as openai/gpt-4o-mini", nil)
 	case r.Activation.Spec.Local != nil:
 		return invalid("spec.local", "not for type external", nil)
-	case r.out.Namespace != "ai":
-		return invalid("spec.targetNamespace", "external models have their API key in another namespace", r.out.Namespace, "ai")
+	case r.out.Namespace != r.home():
+		return invalid("spec.targetNamespace", "external models have their API key in another namespace", r.out.Namespace, r.home())
 	}
 	r.out.External = settings
 	r.out.ModelType = cmp.Or(string(settings.ModelType), typeChat)

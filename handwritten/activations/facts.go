@@ -19,6 +19,9 @@ type Facts struct {
 	// SharedDevice tells that the devices of the target are shared between models on
 	// the chosen node: NVIDIA time-slicing or a shared DRA claim.
 	SharedDevice bool
+	// Namespaces in which models may run, the one of KubeAI and LiteLLM first; none
+	// means ai for external models and any for others.
+	Namespaces []string
 	// KubeAITakesOCI tells that the installed KubeAI accepts oci:// addresses.
 	KubeAITakesOCI bool
 }

@@ -82,6 +82,7 @@ func (k kubeAI) common(r *resolution) (defaults catalogs.EngineDefaults, err err
 		func() error { return r.source(k.schemes...) },
 	)
 	defaults, _ = r.Engines.Defaults(k.engine, r.out.Target)
+	r.out.cpuFeatures = defaults.CPUFeatures
 	return defaults, err
 }
 

@@ -85,8 +85,6 @@ func (vllm) memory(r *resolution, defaults catalogs.EngineDefaults) error {
 			return invalid("spec.local.cpuOffloadMi", "required with cpuOffloading on engine VLLM: the weights in Mi to keep in RAM", nil)
 		}
 		r.out.CPUOffloadMi = *r.local.CPUOffloadMi
-		r.out.MemoryFloorMi = r.out.CPUOffloadMi
-		r.out.memoryFloorOf = fmt.Sprintf("a replica with %d Mi of its weights in RAM", r.out.CPUOffloadMi)
 		return nil
 	}
 	if r.onAccelerator() {
@@ -99,8 +97,6 @@ func (vllm) memory(r *resolution, defaults catalogs.EngineDefaults) error {
 	if r.out.KVCacheMemoryBytes == 0 {
 		r.out.KVCacheMemoryBytes = defaults.KVCacheMemoryBytes
 	}
-	r.out.MemoryFloorMi = roundUp(r.out.KVCacheMemoryBytes, 1<<20) >> 20
-	r.out.memoryFloorOf = fmt.Sprintf("a replica with a KV cache of %d bytes", r.out.KVCacheMemoryBytes)
 	return nil
 }
 

@@ -69,6 +69,10 @@ func (e realtime) resolve(r *resolution) error {
 	}
 	r.features(nil)
 	r.out.Devices = plan.GPUCount
+	if !r.onAccelerator() {
+		ordinary, _ := r.Engines.Defaults(r.out.Engine, r.out.Target)
+		r.out.cpuFeatures = ordinary.CPUFeatures
+	}
 	r.out.MemoryMi, r.out.MemoryLimited = plan.SystemMemoryMi, true
 	if settings.SystemMemoryMi > 0 {
 		r.out.MemoryMi = settings.SystemMemoryMi

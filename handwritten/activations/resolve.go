@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
@@ -20,6 +21,23 @@ const (
 	// AnnotationMaxOutputTokens is the longest answer in tokens.
 	AnnotationMaxOutputTokens = "ai-appliance.io/max-output-tokens"
 )
+
+// AnnotationModelRef on a runtime's object names the prepared model that it
+// serves, as <kind>/<name>.
+const AnnotationModelRef = "appliance.magicstick.dev/model-ref"
+
+// defaultNamespace is where models run when nobody says otherwise.
+const defaultNamespace = "ai"
+
+// targetNamespace is where the model runs; the schema fills it in.
+func targetNamespace(activation *appliancev1alpha1.ModelActivation) string {
+	return cmp.Or(activation.Spec.TargetNamespace, defaultNamespace)
+}
+
+// preparedName is what AnnotationModelRef says of a modelRef.
+func preparedName(ref *appliancev1alpha1.ModelActivationSpecLocalModelRef) string {
+	return string(ref.Kind) + "/" + ref.Name
+}
 
 // Model types.
 const (
@@ -38,7 +56,7 @@ func Resolve(f Facts) (*Resolved, error) {
 	spec := &f.Activation.Spec
 	out := &Resolved{
 		Name:      f.Activation.Name,
-		Namespace: cmp.Or(spec.TargetNamespace, "ai"),
+		Namespace: targetNamespace(f.Activation),
 		Runtime:   runtimeOf(spec),
 	}
 	if spec.Type != appliancev1alpha1.ModelActivationSpecTypeLocal && spec.Type != appliancev1alpha1.ModelActivationSpecTypeExternal {
@@ -46,6 +64,9 @@ func Resolve(f Facts) (*Resolved, error) {
 			Reason: conditions.ModelActivationReasonUnsupportedType, Field: "spec.type", Value: string(spec.Type),
 			Rule: "no such type", Allowed: []string{"local", "external"},
 		}
+	}
+	if len(f.Namespaces) > 0 && !slices.Contains(f.Namespaces, out.Namespace) {
+		return nil, invalid("spec.targetNamespace", "the operator runs no models there", out.Namespace, f.Namespaces...)
 	}
 	engine, known := engines[out.Runtime]
 	if !known {
@@ -71,10 +92,8 @@ func Resolve(f Facts) (*Resolved, error) {
 		out.Annotations[AnnotationMaxOutputTokens] = strconv.FormatInt(out.MaxOutputTokens, 10)
 	}
 	out.Modules = engine.RequiredModules(out)
-	if out.MemoryFloorMi > 0 {
-		return out, out.CoversMemory(out.MemoryFloorMi+1, out.memoryFloorOf)
-	}
-	return out, nil
+	out.MemoryFloorMi, _ = out.memoryFloor()
+	return out, out.coversHost()
 }
 
 // resolution is a request on its way. Engines call its steps in the order that
@@ -87,6 +106,14 @@ type resolution struct {
 	// variant and artifact of the preset; nil without one.
 	variant  *catalogs.Variant
 	artifact *catalogs.Artifact
+}
+
+// home is the namespace of KubeAI, LiteLLM and the keys of external models.
+func (r *resolution) home() string {
+	if len(r.Namespaces) > 0 {
+		return r.Namespaces[0]
+	}
+	return defaultNamespace
 }
 
 // steps runs rules until one refuses.
@@ -121,7 +148,7 @@ func (r *resolution) pickTarget(engine shipped.Engine, fallback shipped.ComputeT
 
 // useTarget takes over what the catalog says of the target.
 func (r *resolution) useTarget(target catalogs.Target) {
-	r.out.targetModule = target.Module
+	r.out.targetModule, r.out.memoryLabel = target.Module, target.MemoryLabel
 	r.out.Tolerations = target.Tolerations
 	r.out.Resource = pickResource(target.Resources, r.Published)
 }

@@ -56,7 +56,8 @@ type Resolved struct {
 	// CPU time of a replica.
 	CPU catalogs.CPU `json:"cpu,omitzero"`
 	// MemoryFloorMi is the RAM in Mi that a replica is known to fill with its KV cache
-	// or its weights, besides everything else that it needs; 0 when nothing is known.
+	// or its weights, besides everything else that it needs; 0 when nothing is known
+	// (see Preflight).
 	MemoryFloorMi int64 `json:"memoryFloorMi,omitempty"`
 	// AllowMemoryRisk waives the checks of Resolved.CoversMemory.
 	AllowMemoryRisk bool `json:"allowMemoryRisk,omitempty"`
@@ -93,8 +94,13 @@ type Resolved struct {
 	// External is the provider's model; nil for local models.
 	External *appliancev1alpha1.ModelActivationSpecExternal `json:"external,omitempty"`
 
-	// memoryFloorOf says what fills MemoryFloorMi.
-	memoryFloorOf string
+	// catalogVRAMMi and catalogMemoryMi are what the catalog plans for the artifact of
+	// the preset, in Mi; 0 when it says nothing.
+	catalogVRAMMi, catalogMemoryMi int64
+	// memoryLabel is where nodes say how much memory a device has; may be empty.
+	memoryLabel string
+	// cpuFeatures are what the processor must have, by architecture; empty on devices.
+	cpuFeatures map[string][]string
 	// targetModule makes the devices of Target usable; empty when none is needed.
 	targetModule string
 }
