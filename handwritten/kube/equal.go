@@ -195,3 +195,12 @@ func plain(value any) any {
 	}
 	return value
 }
+
+// Applied reports whether the operator has applied the object as it was read. A
+// mere change to it, or to its status, does not count: only what a controller
+// renders is applied. The object comes from a cache with KeepOwnManagedFields.
+func Applied(object client.Object) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	})
+}
