@@ -123,6 +123,10 @@ func weighDimensions(dimensions shape, stored quantization) weights {
 	out := weights{bytes: bytesOf(dimensions.parameters(), stored.bits), confidence: ConfidenceEstimated}
 	if stored.quantized() {
 		out.bytes = divideUp(times(out.bytes, 112), 100)
+		if plain := plainBits - stored.bits; plain > 0 && dimensions.vocab > 0 {
+			out.warnings = append(out.warnings, fmt.Sprintf("embeddings that are not quantised take %d Mi more",
+				toMi(bytesOf(times(dimensions.embeddings, dimensions.vocab, dimensions.hidden), plain))))
+		}
 	}
 	if dimensions.vocab == 0 {
 		out.warnings = append(out.warnings, "vocab_size is missing: the weights are without embeddings")
