@@ -37,8 +37,9 @@ const (
 	// AppInstanceReasonWaitingForNamespace: The target namespace does not exist yet or is being
 	// deleted, so the gateway cannot be allowed to reach the application's Service in it.
 	AppInstanceReasonWaitingForNamespace = "WaitingForNamespace"
-	// AppInstanceReasonWaitingForAccessGuard: The release is ready, but the gateway has not accepted
-	// every guard policy in its present form, so the routes have no backend.
+	// AppInstanceReasonWaitingForAccessGuard: The gateway has refused a guard policy, or the release
+	// is ready and the gateway has not accepted every guard policy in its present form, so the routes
+	// have no backend; the message names the policy.
 	AppInstanceReasonWaitingForAccessGuard = "WaitingForAccessGuard"
 	// AppInstanceReasonHelmReleaseReady: Flux reports the HelmRelease as Ready and gives no reason. A
 	// reason that Flux gives is passed through in its place.
@@ -56,8 +57,11 @@ const (
 	// wrong.
 	AppInstanceReasonInvalidCatalogEntry = "InvalidCatalogEntry"
 	// AppInstanceReasonInvalidValues: A value that the operator itself reads has a wrong type, for
-	// example values.name; the message names it.
+	// example values.name, or makes a name that no Service can have; the message names it.
 	AppInstanceReasonInvalidValues = "InvalidValues"
+	// AppInstanceReasonInvalidTargetNamespace: The target namespace is one of the platform under the
+	// names of this installation. This instance has no routes.
+	AppInstanceReasonInvalidTargetNamespace = "InvalidTargetNamespace"
 	// AppInstanceReasonDuplicateShortName: An older instance of the same application has the same
 	// short name and with it the same host names; the message names it. This instance has no routes.
 	AppInstanceReasonDuplicateShortName = "DuplicateShortName"
@@ -129,7 +133,7 @@ var AppInstance = Table{
 				{
 					Reason:   AppInstanceReasonWaitingForAccessGuard,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "The release is ready, but the gateway has not accepted every guard policy in its present form, so the routes have no backend.",
+					Meaning:  "The gateway has refused a guard policy, or the release is ready and the gateway has not accepted every guard policy in its present form, so the routes have no backend; the message names the policy.",
 				},
 				{
 					Reason:   AppInstanceReasonHelmReleaseReady,
@@ -159,7 +163,12 @@ var AppInstance = Table{
 				{
 					Reason:   AppInstanceReasonInvalidValues,
 					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
-					Meaning:  "A value that the operator itself reads has a wrong type, for example values.name; the message names it.",
+					Meaning:  "A value that the operator itself reads has a wrong type, for example values.name, or makes a name that no Service can have; the message names it.",
+				},
+				{
+					Reason:   AppInstanceReasonInvalidTargetNamespace,
+					Statuses: []metav1.ConditionStatus{metav1.ConditionFalse},
+					Meaning:  "The target namespace is one of the platform under the names of this installation. This instance has no routes.",
 				},
 				{
 					Reason:   AppInstanceReasonDuplicateShortName,
@@ -213,7 +222,7 @@ var AppInstance = Table{
 		{
 			Phase:   "Degraded",
 			Meaning: "The release has failed, or the instance cannot be installed as it was asked for.",
-			Reasons: []string{AppInstanceReasonHelmReleaseNotReady, AppInstanceReasonRouteNotAccepted, AppInstanceReasonUnknownApplication, AppInstanceReasonInvalidCatalogEntry, AppInstanceReasonInvalidValues, AppInstanceReasonDuplicateShortName, AppInstanceReasonChangeRefused, AppInstanceReasonCatalogUnavailable},
+			Reasons: []string{AppInstanceReasonHelmReleaseNotReady, AppInstanceReasonRouteNotAccepted, AppInstanceReasonUnknownApplication, AppInstanceReasonInvalidCatalogEntry, AppInstanceReasonInvalidValues, AppInstanceReasonInvalidTargetNamespace, AppInstanceReasonDuplicateShortName, AppInstanceReasonChangeRefused, AppInstanceReasonCatalogUnavailable},
 		},
 		{
 			Phase:   "Suspended",

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayac "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 	gatewayv1beta1ac "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1beta1"
 
@@ -51,8 +50,10 @@ type Step struct {
 	Name string
 	// Routes that must have no backend before a policy is touched.
 	Routes []string
-	// Policy is the one to write; with OpenRoute the one that must be accepted.
+	// Policy is the one to write; with OpenRoute the one that must be accepted,
+	// and Mark the version of it that the route was written for.
 	Policy *envoyac.SecurityPolicyApplyConfiguration
+	Mark   string
 	Route  *gatewayac.HTTPRouteApplyConfiguration
 	Grant  *gatewayv1beta1ac.ReferenceGrantApplyConfiguration
 }
@@ -64,8 +65,10 @@ type side struct {
 	route, policy                    string
 	callback                         string // empty without single sign-on
 	rendered                         *envoyac.SecurityPolicyApplyConfiguration
-	digest                           string
-	state                            guardState
+	// mark is what the side's routes carry when they were written for its policy
+	// as it is wanted and as it is.
+	mark  string
+	state guardState
 }
 
 // routes are the names of the side's routes that are wanted.
@@ -91,7 +94,7 @@ func (p *planner) sides() ([]*side, error) {
 		}
 		s.rendered = p.renderPolicy(s)
 		var err error
-		if s.digest, err = digest(s.rendered); err != nil {
+		if s.mark, err = mark(s.rendered, p.Policies[s.policy]); err != nil {
 			return nil, err
 		}
 		if !p.Kinds.Policy.present() {
@@ -117,15 +120,8 @@ func (p *planner) access(renderable bool) error {
 	if !renderable {
 		sides = slices.DeleteFunc(sides, p.untouched)
 	}
-	p.guarded = len(sides) > 0
-	for _, s := range sides {
-		if !s.state.accepted {
-			p.guarded = false
-			if p.guardProblem == "" {
-				p.guardProblem = s.state.problem
-			}
-		}
-	}
+	p.wanted = sides
+	p.guarded = len(sides) > 0 && !slices.ContainsFunc(sides, func(s *side) bool { return !s.state.accepted })
 	if renderable {
 		if err := p.grant(); err != nil {
 			return err
@@ -190,7 +186,7 @@ func (p *planner) routesOf(s *side, renderable bool) error {
 			continue
 		}
 		mayOpen := s.state.accepted && (hasBackend(current) || p.guarded && p.granted && current != nil) &&
-			current.Annotations[annotationGuard] == s.digest
+			current.Annotations[annotationGuard] == s.mark
 		desired := p.renderRoute(s, name, mayOpen)
 		if current != nil {
 			same, err := kube.Unchanged(desired, current, kube.FieldManager)
@@ -204,7 +200,7 @@ func (p *planner) routesOf(s *side, renderable bool) error {
 		}
 		p.closed = true
 		if mayOpen {
-			p.step(Step{Do: OpenRoute, Name: name, Route: desired, Policy: s.rendered})
+			p.step(Step{Do: OpenRoute, Name: name, Route: desired, Policy: s.rendered, Mark: s.mark})
 		} else {
 			p.step(Step{Do: CloseRoute, Name: name, Route: desired})
 		}
@@ -300,30 +296,5 @@ func (p *planner) ours(object metav1.Object) bool {
 
 // exists reports whether anything leads to the instance, or was meant to.
 func (p *planner) exists() bool { return len(p.Routes)+len(p.Policies) > 0 }
-
-// refusedRoute is why the gateway refuses a route as it is now; empty when it
-// does not. Silence is no refusal.
-func (p *planner) refusedRoute() string {
-	names := make([]string, 0, len(p.Routes))
-	for name := range p.Routes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		route := p.Routes[name]
-		for _, parent := range route.Status.Parents {
-			if string(parent.ParentRef.Name) != p.Settings.Gateway {
-				continue
-			}
-			for _, condition := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
-				found := kube.FindCondition(parent.Conditions, string(condition))
-				if found != nil && found.Status == metav1.ConditionFalse && found.ObservedGeneration == route.Generation {
-					return "HTTPRoute " + route.Namespace + "/" + name + " is refused by the gateway: " + found.Reason + ": " + kube.Sanitize(found.Message)
-				}
-			}
-		}
-	}
-	return ""
-}
 
 func (p *planner) step(step Step) { p.plan.Access = append(p.plan.Access, step) }

@@ -95,8 +95,15 @@ func (r *Reconciler) open(ctx context.Context, step Step, name types.NamespacedN
 	if err != nil {
 		return err
 	}
-	if !state.accepted {
+	now, err := mark(step.Policy, live)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !state.accepted:
 		return stale("httproutes", name.Name, state.problem)
+	case now != step.Mark:
+		return stale("httproutes", name.Name, "the policy is another one by now")
 	}
 	step.Route.WithResourceVersion(current.ResourceVersion)
 	_, err = r.Children.Apply(ctx, step.Route, name, &gatewayv1.HTTPRoute{}, current)

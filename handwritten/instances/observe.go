@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
@@ -49,6 +50,19 @@ type Settings struct {
 	OIDCClientID, OIDCClientSecret string
 	// Domains apply where the appliance's settings say nothing.
 	Domains kube.Domains
+	// Reserved are the namespaces of the platform under the names of this
+	// installation. No instance may run in one: its Service would stand beside
+	// Keycloak, the gateway or Flux, and its routes could lead to theirs.
+	Reserved []string
+}
+
+// reserved says why no instance may run in a namespace, empty when it may. The
+// names of a standard installation are refused by the schema already.
+func (s Settings) reserved(namespace string) string {
+	if !slices.Contains(s.Reserved, namespace) {
+		return ""
+	}
+	return fmt.Sprintf("targetNamespace: %s is a namespace of the platform, in which no instance may run; create another AppInstance in a namespace of its own, for example ai.", namespace)
 }
 
 // World is what can be looked up, the caches of the controller or a file of a
@@ -58,6 +72,8 @@ type World interface {
 	Missing(ctx context.Context, crd string) (string, error)
 	// Activations are those whose spec.module is one of the names.
 	Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error)
+	// Activation of that name, whatever module it is for; nil when there is none.
+	Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error)
 	// Namesakes are the instances of the application with that short name.
 	Namesakes(ctx context.Context, application, short string) ([]*appliancev1alpha1.AppInstance, error)
 	// Namespace of that name.
@@ -126,6 +142,9 @@ type Requirement struct {
 	Static bool
 	// Activation that decides; nil when nobody asked.
 	Activation *appliancev1alpha1.ModuleActivation
+	// NameTaken is an activation for another module under the name that one for
+	// this module would get, so that none can be made.
+	NameTaken *appliancev1alpha1.ModuleActivation
 }
 
 // Catalogs are the two catalogs as they are read now, or why they cannot be.
@@ -179,13 +198,33 @@ func (f *Facts) requirements(ctx context.Context, modules Modules, world World) 
 		requirement := Requirement{Key: name}
 		if module, found := modules.Resolve(name); found {
 			requirement = Requirement{Key: module.Key, Known: true, Static: module.Static}
-			activations, err := world.Activations(ctx, append([]string{module.Key}, module.Aliases...)...)
-			if err != nil {
+			if err := requirement.activation(ctx, append([]string{module.Key}, module.Aliases...), world); err != nil {
 				return err
 			}
-			requirement.Activation = deciding(activations)
 		}
 		f.Requires = append(f.Requires, requirement)
+	}
+	return nil
+}
+
+// activation finds the one that decides for the required module, or what stands
+// in its place.
+func (r *Requirement) activation(ctx context.Context, askedAs []string, world World) error {
+	activations, err := world.Activations(ctx, askedAs...)
+	if err != nil {
+		return err
+	}
+	if r.Activation = deciding(activations); r.Activation != nil || r.Static {
+		return nil
+	}
+	namesake, err := world.Activation(ctx, r.Key)
+	switch {
+	case err != nil || namesake == nil:
+		return err
+	case slices.Contains(askedAs, namesake.Spec.Module):
+		r.Activation = namesake // made between the two questions
+	default:
+		r.NameTaken = namesake
 	}
 	return nil
 }

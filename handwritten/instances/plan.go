@@ -7,9 +7,11 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	generated "magicstick.dev/operator/generated/catalogs"
 	"magicstick.dev/operator/generated/conditions"
 	helmac "magicstick.dev/operator/generated/external/flux/helm/applyconfiguration/api/v2"
 	"magicstick.dev/operator/handwritten/kube"
@@ -42,10 +44,10 @@ type planner struct {
 	backend backend
 	values  map[string]any
 
-	guarded      bool   // every wanted policy is accepted
-	guardProblem string // why the first one is not
-	granted      bool   // the grant is there
-	closed       bool   // a wanted route is not open as rendered
+	wanted  []*side // the addresses that count
+	guarded bool    // every wanted policy is accepted
+	granted bool    // the grant is there
+	closed  bool    // a wanted route is not open as rendered
 }
 
 // Compute decides. It is pure: the same facts give the same plan.
@@ -77,7 +79,7 @@ func (p *planner) alive() error {
 		err := p.access(false)
 		p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
 		p.ready(metav1.ConditionUnknown, conditions.AppInstanceReasonCatalogUnavailable,
-			"A catalog cannot be used: "+kube.Sanitize(p.CatalogError))
+			sentences("A catalog cannot be used: "+kube.Sanitize(p.CatalogError), p.failures()...))
 		if p.plan.Status.Phase == "" {
 			p.plan.Status.Phase = appliancev1alpha1.AppInstanceStatusPhaseReconciling
 		}
@@ -85,10 +87,16 @@ func (p *planner) alive() error {
 	}
 	if reason, problem := p.invalid(); problem != "" {
 		err := p.access(false)
-		p.failed(reason, problem)
+		p.failed(reason, sentences(problem, p.failures()...))
 		return err
 	}
 	p.names()
+	if rule := p.Settings.reserved(p.targetNamespace()); rule != "" {
+		p.removeAccess(nil)
+		p.noAddress()
+		p.failed(conditions.AppInstanceReasonInvalidTargetNamespace, rule)
+		return nil
+	}
 	if p.Rival != nil {
 		p.removeAccess(nil)
 		p.failed(conditions.AppInstanceReasonDuplicateShortName, fmt.Sprintf(
@@ -98,7 +106,7 @@ func (p *planner) alive() error {
 		return nil
 	}
 	for _, requirement := range p.Requires {
-		if requirement.Known && !requirement.Static && requirement.Activation == nil {
+		if requirement.Known && !requirement.Static && requirement.Activation == nil && requirement.NameTaken == nil {
 			p.plan.Enable = append(p.plan.Enable, requirement.Key)
 		}
 	}
@@ -112,11 +120,11 @@ func (p *planner) alive() error {
 	p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
 	switch {
 	case len(modules) > 0:
-		p.phase(appliancev1alpha1.AppInstanceStatusPhaseWaitingForModules, metav1.ConditionFalse,
+		p.gate(appliancev1alpha1.AppInstanceStatusPhaseWaitingForModules,
 			conditions.AppInstanceReasonWaitingForModules, "Waiting for "+strings.Join(modules, ", "))
 		return nil
 	case len(crds) > 0:
-		p.phase(appliancev1alpha1.AppInstanceStatusPhaseWaitingForCRDs, metav1.ConditionFalse,
+		p.gate(appliancev1alpha1.AppInstanceStatusPhaseWaitingForCRDs,
 			conditions.AppInstanceReasonWaitingForCRDs, "Waiting: "+strings.Join(crds, "; "))
 		return nil
 	}
@@ -146,6 +154,9 @@ func (p *planner) invalid() (reason, problem string) {
 	if p.values, err = userValues(p.Instance, application.Route.ServiceName, p.Short, public); err != nil {
 		return conditions.AppInstanceReasonInvalidValues, err.Error()
 	}
+	if problem := p.serviceProblem(); problem != "" {
+		return conditions.AppInstanceReasonInvalidValues, problem
+	}
 	p.backend = backend{
 		service:   application.ServiceName(p.Instance.Name, p.Short),
 		namespace: p.targetNamespace(),
@@ -154,35 +165,19 @@ func (p *planner) invalid() (reason, problem string) {
 	return "", ""
 }
 
-func (p *planner) missingModules() []string {
-	var missing []string
-	for _, requirement := range p.Requires {
-		activation := requirement.Activation
-		state := ""
-		switch {
-		case !requirement.Known:
-			state = "not in the module catalog"
-		case requirement.Static:
-			continue
-		case activation == nil:
-			state = "being switched on"
-		case activation.DeletionTimestamp != nil:
-			state = "being deleted"
-		case !ptr.Deref(activation.Spec.Enabled, true):
-			state = "disabled"
-		case ptr.Deref(activation.Status.ObservedGeneration, -1) < activation.Generation:
-			state = "not looked at yet"
-		case activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseReady:
-			continue
-		default:
-			state = string(activation.Status.Phase)
-			if message := ptr.Deref(activation.Status.Message, ""); message != "" {
-				state += ": " + message
-			}
-		}
-		missing = append(missing, requirement.Key+" ("+state+")")
+// serviceProblem is why the application's Service cannot have the name that
+// follows from the instance, empty when it can.
+func (p *planner) serviceProblem() string {
+	service := p.Application.ServiceName(p.Instance.Name, p.Short)
+	problems := validation.IsDNS1035Label(service)
+	if len(problems) == 0 {
+		return ""
 	}
-	return missing
+	field := "metadata.name"
+	if p.Application.Route.ServiceName == generated.ApplicationRouteServiceNameShortName {
+		field = "values.name (or metadata.name, where it is absent)"
+	}
+	return fmt.Sprintf("%s: the application's Service would be named %q, which no Service can be: %s", field, kube.Truncate(service, 80), problems[0])
 }
 
 func (p *planner) missingCRDs() []string {
@@ -193,78 +188,6 @@ func (p *planner) missingCRDs() []string {
 		}
 	}
 	return missing
-}
-
-// installed writes the release and passes on what Flux and the gateway say.
-func (p *planner) installed() error {
-	title := "HelmRelease " + p.Instance.Namespace + "/" + p.Instance.Name
-	if p.Release != nil && p.Release.DeletionTimestamp != nil {
-		p.reconciling(conditions.AppInstanceReasonWaitingForHelmRelease, "Waiting until Flux has removed the former "+title)
-		return nil
-	}
-	desired, err := p.renderRelease(false)
-	if err != nil {
-		return err
-	}
-	same := false
-	if p.Release != nil {
-		if same, err = kube.Unchanged(desired, p.Release, kube.FieldManager); err != nil {
-			return err
-		}
-	}
-	if !same {
-		p.plan.Release = desired
-		p.reconciling(conditions.AppInstanceReasonWaitingForHelmRelease, "Waiting for Flux to reconcile "+title)
-		return nil
-	}
-	state := kube.ConditionReadiness(p.Release.Status.Conditions, p.Release.Generation, p.Release.Status.ObservedGeneration)
-	message := ""
-	if text := kube.Sanitize(state.Message); text != "" && !state.Outdated {
-		message = ": " + text
-	}
-	switch {
-	case state.Outdated || state.Status == metav1.ConditionUnknown:
-		reason := conditions.AppInstanceReasonWaitingForHelmRelease
-		if !state.Outdated && state.Reason == conditions.AppInstanceReasonProgressing {
-			reason = conditions.AppInstanceReasonProgressing
-		}
-		p.reconciling(reason, "Waiting for Flux to reconcile "+title+message)
-	case state.Status == metav1.ConditionFalse && underWay[state.Reason]:
-		p.reconciling(state.Reason, "Flux works on "+title+message)
-	case state.Status == metav1.ConditionFalse:
-		p.failed(kube.ValidReason(state.Reason, conditions.AppInstanceReasonHelmReleaseNotReady), title+" is not ready"+message)
-	default:
-		p.reachable(kube.ValidReason(state.Reason, conditions.AppInstanceReasonHelmReleaseReady), title)
-	}
-	return nil
-}
-
-// underWay are the reasons with which Flux says "not yet" instead of "failed"
-// (contract/appliance.md B.3).
-var underWay = map[string]bool{
-	conditions.AppInstanceReasonProgressing:      true,
-	conditions.AppInstanceReasonInstallSucceeded: true,
-	conditions.AppInstanceReasonUpgradeSucceeded: true,
-}
-
-// reachable is Ready only when people can get in, and nobody else.
-func (p *planner) reachable(reason, title string) {
-	switch {
-	case p.Namespace == nil:
-		p.reconciling(conditions.AppInstanceReasonWaitingForNamespace, "Namespace "+p.targetNamespace()+" does not exist.")
-	case p.Namespace.DeletionTimestamp != nil:
-		p.reconciling(conditions.AppInstanceReasonWaitingForNamespace, "Namespace "+p.targetNamespace()+" is being deleted.")
-	case !p.guarded:
-		p.reconciling(conditions.AppInstanceReasonWaitingForAccessGuard, p.guardProblem)
-	case p.closed || !p.granted:
-		p.reconciling(conditions.AppInstanceReasonWaitingForAccessGuard, "The guard is accepted; the routes are being opened.")
-	default:
-		if problem := p.refusedRoute(); problem != "" {
-			p.failed(conditions.AppInstanceReasonRouteNotAccepted, problem)
-			return
-		}
-		p.phase(appliancev1alpha1.AppInstanceStatusPhaseReady, metav1.ConditionTrue, reason, title+" is ready.")
-	}
 }
 
 // disabled keeps the release and its data and takes every way in away

@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -69,8 +70,14 @@ type happening struct {
 	LosePolicy string `json:"losePolicy,omitempty"`
 	// ExtendPolicy lets somebody add a field.
 	ExtendPolicy string `json:"extendPolicy,omitempty"`
-	// RefuseRoute lets the gateway refuse a route.
-	RefuseRoute string `json:"refuseRoute,omitempty"`
+	// RecreatePolicy is deleted and made anew by somebody, with the same content,
+	// and accepted by the gateway.
+	RecreatePolicy string `json:"recreatePolicy,omitempty"`
+	// RefuseRoute lets the gateway refuse a route, by the condition that
+	// RefuseWith names, or ResolvedRefs; with True it takes that back.
+	RefuseRoute  string                 `json:"refuseRoute,omitempty"`
+	RefuseWith   string                 `json:"refuseWith,omitempty"`
+	RefuseStatus metav1.ConditionStatus `json:"refuseStatus,omitempty"`
 	// OthersGone removes the other instances.
 	OthersGone bool `json:"othersGone,omitempty"`
 }
@@ -277,14 +284,23 @@ func (s *simulation) happen(t *testing.T, e happening) {
 		policy.Spec.OIDC.PassThroughAuthHeader = ptr.To(true)
 		policy.Generation++
 	}
+	if e.RecreatePolicy != "" {
+		policy := s.policies[e.RecreatePolicy]
+		policy.UID, policy.Generation = "another-uid", 1
+		accept(policy, metav1.ConditionTrue, "Accepted", "Policy has been accepted.")
+	}
 	if e.RefuseRoute != "" {
 		route := s.routes[e.RefuseRoute]
+		condition := metav1.Condition{
+			Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "BackendNotFound",
+			Message: "Service ai/openclaw-demo not found", ObservedGeneration: route.Generation,
+		}
+		if e.RefuseWith != "" {
+			condition.Type, condition.Reason, condition.Message = e.RefuseWith, "NotAllowedByListeners", "No listener takes the route."
+		}
+		condition.Status = cmp.Or(e.RefuseStatus, condition.Status)
 		route.Status.Parents = []gatewayv1.RouteParentStatus{{
-			ParentRef: gatewayv1.ParentReference{Name: "identity-pilot"},
-			Conditions: []metav1.Condition{{
-				Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "BackendNotFound",
-				Message: "Service ai/openclaw-demo not found", ObservedGeneration: route.Generation,
-			}},
+			ParentRef: gatewayv1.ParentReference{Name: "identity-pilot"}, Conditions: []metav1.Condition{condition},
 		}}
 	}
 	if e.OthersGone {

@@ -130,14 +130,21 @@ func service(name string, port int32) *envoyac.BackendRefApplyConfiguration {
 	return envoyac.BackendRef().WithGroup("").WithKind("Service").WithName(gatewayv1.ObjectName(name)).WithPort(port).WithWeight(1)
 }
 
-// digest identifies what a policy demands, not what else it carries.
-func digest(policy *envoyac.SecurityPolicyApplyConfiguration) (string, error) {
-	raw, err := json.Marshal(policy.Spec)
+// mark names the policy that routes are written for: what is demanded of it,
+// and the object and its generation that stand for it now. Without an object, or
+// with one that goes, there is nothing that a route could be opened for. The
+// generation alone is not enough: it begins at 1 again with every new object.
+func mark(wanted *envoyac.SecurityPolicyApplyConfiguration, live *envoyv1alpha1.SecurityPolicy) (string, error) {
+	raw, err := json.Marshal(wanted.Spec)
 	if err != nil {
-		return "", fmt.Errorf("encoding SecurityPolicy %s: %w", *policy.Name, err)
+		return "", fmt.Errorf("encoding SecurityPolicy %s: %w", *wanted.Name, err)
 	}
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8]), nil
+	demanded := hex.EncodeToString(sum[:8])
+	if live == nil || live.DeletionTimestamp != nil {
+		return demanded, nil
+	}
+	return fmt.Sprintf("%s.%s.%d", demanded, live.UID, live.Generation), nil
 }
 
 // guardState is what a policy is worth right now.
@@ -148,6 +155,9 @@ type guardState struct {
 	extended bool
 	// accepted: rendered, and the gateway has accepted this generation.
 	accepted bool
+	// refused: the gateway has said no to it as it is, or what somebody added to
+	// it stays there.
+	refused bool
 	// problem says for people why it is not accepted.
 	problem string
 }
@@ -178,19 +188,19 @@ func judge(rendered *envoyac.SecurityPolicyApplyConfiguration, live *envoyv1alph
 		return guardState{}, fmt.Errorf("reading %s: %w", title, err)
 	}
 	if !equality.Semantic.DeepEqual(want, live.Spec) {
-		return guardState{extended: true, problem: title + " has fields that somebody else added"}, nil
+		return guardState{extended: true, refused: true, problem: title + " has fields that somebody else added"}, nil
 	}
-	problem := refusal(live, gateway, namespace)
+	problem, refused := refusal(live, gateway, namespace)
 	if problem != "" {
-		return guardState{rendered: true, problem: title + " " + problem}, nil
+		return guardState{rendered: true, refused: refused, problem: title + " " + problem}, nil
 	}
 	return guardState{rendered: true, accepted: true}, nil
 }
 
-// refusal is why the gateway has not accepted a policy as it is now; empty when
-// it has. Every answer that the gateway gives must be a yes to this generation:
+// refusal is why the gateway has not accepted a policy as it is now, empty when
+// it has, and whether that is a no rather than silence. Every answer that the gateway gives must be a yes to this generation:
 // a policy with two targets has more than one. Only Envoy Gateway speaks for it.
-func refusal(policy *envoyv1alpha1.SecurityPolicy, gateway, namespace string) string {
+func refusal(policy *envoyv1alpha1.SecurityPolicy, gateway, namespace string) (problem string, refused bool) {
 	answers := 0
 	for _, ancestor := range policy.Status.Ancestors {
 		ref := ancestor.AncestorRef
@@ -204,15 +214,15 @@ func refusal(policy *envoyv1alpha1.SecurityPolicy, gateway, namespace string) st
 		accepted := kube.FindCondition(ancestor.Conditions, string(gatewayv1.PolicyConditionAccepted))
 		switch {
 		case accepted == nil:
-			return "has no answer from the gateway yet"
+			return "has no answer from the gateway yet", false
 		case accepted.ObservedGeneration != policy.Generation:
-			return "waits for the gateway to look at its present form"
+			return "waits for the gateway to look at its present form", false
 		case accepted.Status != metav1.ConditionTrue:
-			return "is not accepted by the gateway: " + accepted.Reason + ": " + kube.Sanitize(accepted.Message)
+			return "is not accepted by the gateway: " + accepted.Reason + ": " + kube.Sanitize(accepted.Message), true
 		}
 	}
 	if answers == 0 {
-		return "has no answer from the gateway yet"
+		return "has no answer from the gateway yet", false
 	}
-	return ""
+	return "", false
 }

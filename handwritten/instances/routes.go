@@ -1,6 +1,8 @@
 package instances
 
 import (
+	"slices"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayac "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1"
 	gatewayv1beta1ac "sigs.k8s.io/gateway-api/applyconfiguration/apis/v1beta1"
@@ -9,9 +11,11 @@ import (
 const (
 	// annotationMDNS tells kdns to announce the host names of a route.
 	annotationMDNS = "lab42.io/mdns.enabled"
-	// annotationGuard is the digest of the policy that a route was last written
-	// for. It changes before the policy does, so that a write with a backend that
-	// is still on its way fails on the route's resource version.
+	// annotationGuard is the mark of the policy that a route was last written for:
+	// what is wanted of it, and which version of which object it was. It changes
+	// before the policy does, and once more when the policy has changed, so that a
+	// write with a backend that is still on its way fails on the route's resource
+	// version.
 	annotationGuard = "appliance.magicstick.dev/access-guard"
 	// listener is the one with TLS; the other only redirects (contract/appliance.md H12).
 	listener = "https"
@@ -51,7 +55,7 @@ func (p *planner) renderRoute(s *side, name string, open bool) *gatewayac.HTTPRo
 			WithPort(p.backend.port).
 			WithWeight(1))
 	}
-	annotations := map[string]string{annotationGuard: s.digest}
+	annotations := map[string]string{annotationGuard: s.mark}
 	if name == s.route && s.key == suffixLocal {
 		annotations[annotationMDNS] = "true"
 	}
@@ -80,24 +84,31 @@ func (p *planner) renderGrant() *gatewayv1beta1ac.ReferenceGrantApplyConfigurati
 				WithGroup("").WithKind("Service").WithName(gatewayv1.ObjectName(p.backend.service))))
 }
 
-// hasBackend reports whether a route leads anywhere.
+// hasBackend reports whether a route leads anywhere. A mirrored request leads
+// somewhere, too.
 func hasBackend(route *gatewayv1.HTTPRoute) bool {
 	if route == nil {
 		return false
 	}
 	for _, rule := range route.Spec.Rules {
-		if len(rule.BackendRefs) > 0 {
+		if len(rule.BackendRefs) > 0 || slices.ContainsFunc(rule.Filters, mirrors) {
 			return true
 		}
 	}
 	return false
 }
 
+func mirrors(filter gatewayv1.HTTPRouteFilter) bool {
+	return filter.Type == gatewayv1.HTTPRouteFilterRequestMirror || filter.RequestMirror != nil
+}
+
 // withoutBackends is a copy of a route that leads nowhere.
 func withoutBackends(route *gatewayv1.HTTPRoute) *gatewayv1.HTTPRoute {
 	closed := route.DeepCopy()
 	for i := range closed.Spec.Rules {
-		closed.Spec.Rules[i].BackendRefs = nil
+		rule := &closed.Spec.Rules[i]
+		rule.BackendRefs = nil
+		rule.Filters = slices.DeleteFunc(rule.Filters, mirrors)
 	}
 	return closed
 }

@@ -85,7 +85,8 @@ func (r *Reconciler) namesakes(ctx context.Context, object client.Object) []reco
 	return r.matching(ctx, client.MatchingFields{indexHost: hostKey(instance.Spec.Application, short)})
 }
 
-// requiring enqueues the instances whose application requires the module.
+// requiring enqueues the instances whose application requires the module of an
+// activation, or one whose name the activation takes.
 func (r *Reconciler) requiring(ctx context.Context, object client.Object) []reconcile.Request {
 	activation, ok := object.(*appliancev1alpha1.ModuleActivation)
 	if !ok {
@@ -101,11 +102,11 @@ func (r *Reconciler) requiring(ctx context.Context, object client.Object) []reco
 		}
 		return name
 	}
-	module := key(activation.Spec.Module)
+	module, taken := key(activation.Spec.Module), activation.Name
 	return r.whose(ctx, func(application string) bool {
 		found, known := r.application(ctx, application)
 		for _, required := range found.RequiredModules {
-			if known && key(required) == module {
+			if known && (key(required) == module || key(required) == taken) {
 				return true
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -77,22 +78,40 @@ func (s *simulation) Missing(_ context.Context, crd string) (string, error) {
 	return s.missing[crd], nil
 }
 
+// Activations of a module: by default one that is Ready. Special words are
+// absent, taken (its name, by another module), relooked (Flux is at work on it)
+// and changed (Ready, but of an older generation).
 func (s *simulation) Activations(_ context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
 	phase, named := s.phases[names[0]]
 	if !named {
 		phase = "Ready"
 	}
-	if phase == "absent" {
-		return nil, nil
-	}
 	activation := &appliancev1alpha1.ModuleActivation{}
 	activation.Name, activation.Generation = names[0], 1
 	activation.Status.ObservedGeneration = ptr.To(int64(1))
-	if phase == "Disabled" {
+	switch phase {
+	case "absent", "taken":
+		return nil, nil
+	case "Disabled":
 		activation.Spec.Enabled = ptr.To(false)
+	case "changed":
+		phase, activation.Generation = "Ready", 2
+	case "relooked":
+		phase = "Reconciling"
+		activation.Status.Message = ptr.To("Waiting for Flux to reconcile Kustomization flux-system/app-" + names[0])
+		activation.Status.Conditions = []metav1.Condition{{Type: readyType, Status: metav1.ConditionFalse, Reason: "WaitingForKustomization"}}
 	}
 	activation.Status.Phase = appliancev1alpha1.ModuleActivationStatusPhase(phase)
 	return []*appliancev1alpha1.ModuleActivation{activation}, nil
+}
+
+func (s *simulation) Activation(_ context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
+	if s.phases[name] != "taken" {
+		return nil, nil
+	}
+	activation := &appliancev1alpha1.ModuleActivation{}
+	activation.Name, activation.Spec.Module = name, "gpu"
+	return activation, nil
 }
 
 func (s *simulation) Namesakes(_ context.Context, application, short string) (found []*appliancev1alpha1.AppInstance, err error) {
@@ -143,6 +162,7 @@ func (s *simulation) facts() Facts {
 	facts.Settings = Settings{
 		IdentityNamespace: "identity-system", Gateway: "identity-pilot",
 		OIDCClientID: "magicstick-human-gateway-local", OIDCClientSecret: "magicstick-human-gateway-client",
+		Reserved: []string{"ai-system", "our-sign-in"},
 	}
 	facts.Domains = kube.DomainsFrom(s.settings, kube.DefaultDomains)
 	facts.Source, facts.Now = s.source, clock
@@ -205,10 +225,11 @@ func (s *simulation) apply(rendered any, object, current client.Object) {
 	require.NoError(s.t, json.Unmarshal(raw, object))
 	s.version++
 	object.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	object.SetUID("uid")
+	object.SetUID(types.UID("uid-" + object.GetResourceVersion()))
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{ownership(s.t, raw)})
 	object.SetGeneration(1)
 	if current != nil {
+		object.SetUID(current.GetUID())
 		object.SetGeneration(current.GetGeneration())
 		if !equality.Semantic.DeepEqual(spec(s.t, object), spec(s.t, current)) {
 			object.SetGeneration(current.GetGeneration() + 1)
@@ -275,7 +296,8 @@ func (s *simulation) exposed() map[string]bool {
 		guarded := false
 		for _, policy := range s.policies {
 			for _, target := range policy.Spec.TargetRefs {
-				if string(target.Name) == name && refusal(policy, "identity-pilot", "identity-system") == "" {
+				problem, _ := refusal(policy, "identity-pilot", "identity-system")
+				if string(target.Name) == name && problem == "" {
 					guarded = true
 				}
 			}

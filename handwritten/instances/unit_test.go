@@ -132,12 +132,14 @@ func TestRefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policy := &envoyv1alpha1.SecurityPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "identity-system", Generation: 2}}
 			policy.Status.Ancestors = test.answers
-			found := refusal(policy, "identity-pilot", "identity-system")
+			found, refused := refusal(policy, "identity-pilot", "identity-system")
 			if test.want == "" {
 				require.Empty(t, found)
 			} else {
 				require.Contains(t, found, test.want)
 			}
+			// Silence and an answer to something else are no refusal.
+			require.Equal(t, strings.Contains(test.want, "not accepted") || test.want == "Conflicted", refused)
 		})
 	}
 }

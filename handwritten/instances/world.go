@@ -66,6 +66,10 @@ func (w cacheWorld) Activations(ctx context.Context, names ...string) ([]*applia
 	return kube.ModuleActivations(ctx, w.own, w.namespace, names...)
 }
 
+func (w cacheWorld) Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
+	return kube.ModuleActivationNamed(ctx, w.own, types.NamespacedName{Namespace: w.namespace, Name: name})
+}
+
 func (w cacheWorld) Namesakes(ctx context.Context, application, short string) ([]*appliancev1alpha1.AppInstance, error) {
 	return w.instances(ctx, client.MatchingFields{indexHost: hostKey(application, short)})
 }

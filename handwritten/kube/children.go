@@ -159,12 +159,13 @@ func (c *Children) DeleteUnchanged(ctx context.Context, object client.Object) er
 	return nil
 }
 
-// Delete removes exactly the object that was read. One that is gone, or that
-// was replaced by another of the same name, is no error.
+// Delete removes exactly the object that was read. One that is gone is no error;
+// one that was replaced by another of the same name answers with a conflict (see
+// IsStale), since the caller has to judge the other one anew.
 func (c *Children) Delete(ctx context.Context, object client.Object) error {
 	uid := object.GetUID()
 	err := c.client.Delete(ctx, object, client.Preconditions{UID: ptr.To(uid)})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting %s: %w", Describe(object), err)
 	}
 	c.note(childKey{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}, pendingWrite{deleted: uid, made: time.Now()})

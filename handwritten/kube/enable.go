@@ -73,6 +73,16 @@ func ModuleActivationNamed(ctx context.Context, reader client.Reader, name types
 	return activation, nil
 }
 
+// maxName cuts names in messages that a person may have made very long, in bytes.
+const maxName = 80
+
+// NameTaken says why a module cannot be switched on: its name belongs to an
+// activation for another module.
+func NameTaken(key string, namesake *appliancev1alpha1.ModuleActivation) string {
+	return fmt.Sprintf("cannot be switched on: ModuleActivation %s exists but is for module %s; delete it, or switch %s on under another name",
+		namesake.Name, Truncate(namesake.Spec.Module, maxName), key)
+}
+
 // EnableModule creates the ModuleActivation of a module that somebody needs and
 // nobody has asked for (contract/appliance.md C.2, auto mode), and reports
 // whether it did. key is canonical.

@@ -84,9 +84,6 @@ func firstPass(activation *appliancev1alpha1.ModuleActivation) bool {
 	return kube.FindCondition(activation.Status.Conditions, conditions.ModuleActivationConditionReady) == nil
 }
 
-// maxName cuts names in messages that a person may have made very long.
-const maxName = 80
-
 type planner struct {
 	Facts
 	plan Plan
@@ -296,8 +293,7 @@ func (p *planner) missing(requirement Requirement, running bool) string {
 		switch activation := requirement.Activation; {
 		case activation == nil:
 			if taken := requirement.NameTaken; taken != nil {
-				return fmt.Sprintf("cannot be switched on: ModuleActivation %s exists but is for module %s; delete it, or switch %s on under another name",
-					taken.Name, kube.Truncate(taken.Spec.Module, maxName), requirement.Key)
+				return kube.NameTaken(requirement.Key, taken)
 			}
 			return "being switched on"
 		case activation.DeletionTimestamp != nil:

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -21,11 +22,20 @@ import (
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 )
 
+// apps is the namespace that instances run in.
+func (w *world) apps() string {
+	w.t.Helper()
+	name := w.options.Appliance.Namespace + "-apps"
+	err := w.client.Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	require.NoError(w.t, client.IgnoreAlreadyExists(err))
+	return name
+}
+
 // instance of an application that needs no CRD of its own.
 func (w *world) instance(name string, edit func(*appliancev1alpha1.AppInstance)) *appliancev1alpha1.AppInstance {
 	w.t.Helper()
 	instance := &appliancev1alpha1.AppInstance{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	instance.Spec.Application, instance.Spec.TargetNamespace = "odysseus", w.options.Appliance.Namespace
+	instance.Spec.Application, instance.Spec.TargetNamespace = "odysseus", w.apps()
 	if edit != nil {
 		edit(instance)
 	}
@@ -92,15 +102,16 @@ func (w *world) helm(name string, status metav1.ConditionStatus, reason, message
 type gatewayPlayer struct {
 	w *world
 
-	mutex  sync.Mutex
-	answer func(*envoyv1alpha1.SecurityPolicy) (status metav1.ConditionStatus, reason string) // nil: silence
-	wrote  func(resourceVersion string)
+	mutex      sync.Mutex
+	answer     func(*envoyv1alpha1.SecurityPolicy) (status metav1.ConditionStatus, reason string) // nil: silence
+	controller gatewayv1.GatewayController                                                        // whose name the answers bear
+	wrote      func(resourceVersion string)
 }
 
 // gateway starts a player that accepts everything, until the end of the test.
 func (w *world) gateway() *gatewayPlayer {
 	w.t.Helper()
-	player := &gatewayPlayer{w: w}
+	player := &gatewayPlayer{w: w, controller: envoyv1alpha1.GatewayControllerName}
 	player.accept()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -120,6 +131,13 @@ func (g *gatewayPlayer) say(answer func(*envoyv1alpha1.SecurityPolicy) (metav1.C
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	g.answer = answer
+}
+
+// as makes the answers bear the name of another controller, "" for that of Envoy Gateway.
+func (g *gatewayPlayer) as(controller gatewayv1.GatewayController) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.controller = cmp.Or(controller, envoyv1alpha1.GatewayControllerName)
 }
 
 func (g *gatewayPlayer) accept() {
@@ -142,7 +160,7 @@ func (g *gatewayPlayer) look(ctx context.Context) {
 	for i := range list.Items {
 		policy := &list.Items[i]
 		g.mutex.Lock()
-		answer, wrote := g.answer, g.wrote
+		answer, controller, wrote := g.answer, g.controller, g.wrote
 		g.mutex.Unlock()
 		if answer == nil {
 			continue
@@ -154,13 +172,13 @@ func (g *gatewayPlayer) look(ctx context.Context) {
 				Namespace: ptr.To(gatewayv1.Namespace(policy.Namespace)), Name: gatewayv1.ObjectName(g.w.options.Gateway),
 				SectionName: ptr.To(gatewayv1.SectionName("https")),
 			},
-			ControllerName: "gateway.envoyproxy.io/gatewayclass-controller",
+			ControllerName: controller,
 			Conditions: []metav1.Condition{{
 				Type: "Accepted", Status: status, Reason: reason, Message: "The gateway says " + reason + ".",
 				ObservedGeneration: policy.Generation, LastTransitionTime: metav1.Now(),
 			}},
 		}}
-		if have := policy.Status.Ancestors; len(have) == 1 && len(have[0].Conditions) == 1 &&
+		if have := policy.Status.Ancestors; len(have) == 1 && have[0].ControllerName == controller && len(have[0].Conditions) == 1 &&
 			have[0].Conditions[0].Status == status && have[0].Conditions[0].ObservedGeneration == policy.Generation {
 			continue
 		}

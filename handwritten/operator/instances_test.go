@@ -132,7 +132,7 @@ func (w *world) counted(routes, policies, grants int) string {
 	haveRoutes, havePolicies, haveGrants := &gatewayv1.HTTPRouteList{}, &envoyv1alpha1.SecurityPolicyList{}, &gatewayv1beta1.ReferenceGrantList{}
 	require.NoError(w.t, w.client.List(w.t.Context(), haveRoutes, client.InNamespace(w.options.IdentityNamespace)))
 	require.NoError(w.t, w.client.List(w.t.Context(), havePolicies, client.InNamespace(w.options.IdentityNamespace)))
-	require.NoError(w.t, w.client.List(w.t.Context(), haveGrants, client.InNamespace(w.options.Appliance.Namespace)))
+	require.NoError(w.t, w.client.List(w.t.Context(), haveGrants, client.InNamespace(w.apps())))
 	if len(haveRoutes.Items) != routes || len(havePolicies.Items) != policies || len(haveGrants.Items) != grants {
 		return show([]int{len(haveRoutes.Items), len(havePolicies.Items), len(haveGrants.Items)}) + " routes, policies and grants, want " + show([]int{routes, policies, grants})
 	}
@@ -258,16 +258,21 @@ func TestInstanceRefusals(t *testing.T) {
 	}{
 		"name of 300 characters": {strings.Repeat("a", 300), nil, []string{"metadata.name"}},
 		"name of 54 characters":  {strings.Repeat("a", 54), nil, []string{"metadata", "at most 53 characters"}},
+		"name with a dot":        {"odysseus.a", nil, []string{"metadata", "the application's Service"}},
+		"namespace of Kubernetes": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) { i.Spec.TargetNamespace = "kube-system" },
+			[]string{"spec.targetNamespace", "must not be default or begin with kube-"}},
+		"namespace of the platform": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) { i.Spec.TargetNamespace = "identity-system" },
+			[]string{"spec.targetNamespace", "must not be a namespace of the platform"}},
 		"values that are no object": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) {
 			i.Spec.Values = &apiextensionsv1.JSON{Raw: []byte(`"text"`)}
 		}, []string{"spec.values", "object"}},
 		"role typo": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) {
 			i.Spec.Access = &appliancev1alpha1.AppInstanceSpecAccess{Role: "oprator"}
 		}, []string{"spec.access.role", "Unsupported value"}},
-		"101 users":       {"odysseus-a", sharing("selected", many...), []string{"spec.access.sharing.users", "100"}},
-		"duplicate users": {"odysseus-a", sharing("selected", "a", "a"), []string{"spec.access.sharing.users", "Duplicate"}},
-		"all with users":  {"odysseus-a", sharing("all", "a"), []string{"spec.access.sharing.users", "mode all takes no users"}},
-		"selected without sign-in": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) {
+		"S066 101 users":       {"odysseus-a", sharing("selected", many...), []string{"spec.access.sharing.users", "100"}},
+		"S066 duplicate users": {"odysseus-a", sharing("selected", "a", "a"), []string{"spec.access.sharing.users", "Duplicate"}},
+		"S063 all with users":  {"odysseus-a", sharing("all", "a"), []string{"spec.access.sharing.users", "mode all takes no users"}},
+		"S064 selected without sign-in": {"odysseus-a", func(i *appliancev1alpha1.AppInstance) {
 			sharing("selected", "a")(i)
 			i.Spec.Access.Authentication = "none"
 		}, []string{"spec.access.sharing.mode", "sso"}},
@@ -338,7 +343,7 @@ func TestEveryAcceptedAppInstanceGetsAnAnswer(t *testing.T) {
 		w.instance(name, func(i *appliancev1alpha1.AppInstance) {
 			last := documents[len(documents)-1].DeepCopy()
 			i.Spec = last.Spec
-			i.Spec.Application, i.Spec.TargetNamespace = "odysseus", w.options.Appliance.Namespace
+			i.Spec.Application, i.Spec.TargetNamespace = "odysseus", w.apps()
 		})
 	}
 	answers := map[string]int{}

@@ -178,6 +178,7 @@ func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Conf
 		Settings: instances.Settings{
 			IdentityNamespace: options.IdentityNamespace, Gateway: options.Gateway,
 			OIDCClientID: options.OIDCClientID, OIDCClientSecret: options.OIDCClientSecret,
+			Reserved: []string{options.Appliance.Namespace, options.FluxNamespace, options.IdentityNamespace},
 		},
 		Recorder: recorder, Now: options.Now,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,7 +154,11 @@ func (s *witness) unguarded(route *gatewayv1.HTTPRoute, policies map[string]*env
 		return "", nil
 	}
 	guards := 0
+	var former *envoyv1alpha1.SecurityPolicy // the route's own, which somebody may have turned away
 	for _, policy := range policies {
+		if policy.Name == strings.TrimSuffix(route.Name, "-callback")+"-sso" {
+			former = policy
+		}
 		for _, target := range policy.Spec.TargetRefs {
 			if string(target.Name) != route.Name {
 				continue
@@ -168,7 +173,7 @@ func (s *witness) unguarded(route *gatewayv1.HTTPRoute, policies map[string]*env
 		}
 	}
 	if guards == 0 {
-		return "it has no policy", nil
+		return "it has no policy", former
 	}
 	return "", nil
 }
@@ -182,6 +187,9 @@ func acceptedNow(policy *envoyv1alpha1.SecurityPolicy) bool {
 		generation--
 	}
 	for _, ancestor := range policy.Status.Ancestors {
+		if ancestor.ControllerName != envoyv1alpha1.GatewayControllerName {
+			continue
+		}
 		for _, condition := range ancestor.Conditions {
 			if condition.Type == "Accepted" && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration >= generation {
 				return true

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:metadata:labels={"app.kubernetes.io/component=crd","app.kubernetes.io/name=magicstick-operator"}
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 53",message="metadata.name is also the name of the Helm release and may have at most 53 characters",fieldPath=".metadata",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches(\u0027^[a-z]([-a-z0-9]*[a-z0-9])?$\u0027)",message="metadata.name is also the name of the application\u0027s Service: it must begin with a lower-case letter and have only lower-case letters, digits and hyphens",fieldPath=".metadata",reason="FieldValueInvalid"
 type AppInstance struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -86,13 +87,18 @@ type AppInstanceSpec struct {
 	// +default=true
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Namespace of the workload and its Service. It is created when missing and cannot change after creation.
+	// Namespace of the workload and its Service. It is created when missing and cannot change after creation. The
+	// namespaces of Kubernetes and of the platform are refused: an application must not stand beside the sign-in,
+	// the gateway or the operators. Their names in an installation that has chosen others are reported as Degraded
+	// with reason InvalidTargetNamespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="targetNamespace cannot change; create another AppInstance instead",reason="FieldValueInvalid"
+	// +kubebuilder:validation:XValidation:rule="self != \u0027default\u0027 && !self.startsWith(\u0027kube-\u0027)",message="targetNamespace must not be default or begin with kube-, which belong to Kubernetes",reason="FieldValueForbidden"
+	// +kubebuilder:validation:XValidation:rule="!(self in [\u0027ai-system\u0027, \u0027identity-system\u0027, \u0027flux-system\u0027, \u0027dashboard\u0027, \u0027envoy-gateway-system\u0027, \u0027kdns\u0027, \u0027gpu-operator\u0027, \u0027agent-sandbox-system\u0027, \u0027hermes-operator-system\u0027, \u0027openclaw-operator-system\u0027, \u0027paperclip-operator-system\u0027])",message="targetNamespace must not be a namespace of the platform",reason="FieldValueForbidden"
 	// +default="ai"
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 

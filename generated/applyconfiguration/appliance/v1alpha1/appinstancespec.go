@@ -23,7 +23,10 @@ type AppInstanceSpecApplyConfiguration struct {
 	// Whether the instance should run. With false the Helm release is suspended and every route is removed; data and
 	// values stay.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Namespace of the workload and its Service. It is created when missing and cannot change after creation.
+	// Namespace of the workload and its Service. It is created when missing and cannot change after creation. The
+	// namespaces of Kubernetes and of the platform are refused: an application must not stand beside the sign-in,
+	// the gateway or the operators. Their names in an installation that has chosen others are reported as Degraded
+	// with reason InvalidTargetNamespace.
 	TargetNamespace *string `json:"targetNamespace,omitempty"`
 	// Values for the application's chart, passed on as they are below instance.values. Most charts know name (short
 	// name of the instance, first label of its host name) and model (ID of the model it uses). ingress.* and
