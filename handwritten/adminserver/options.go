@@ -123,7 +123,7 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	text(&f.Tokens.Issuer, "oidc-issuer", "OIDC_ISSUER", "issuer of access tokens, as the gateway's policies name it: https://id.<local domain>/realms/magicstick; required")
 	text(&f.KeysURL, "oidc-keys-url", "OIDC_KEYS_URL", "where the realm publishes its signing keys (JSON Web Key Set)")
 	text(&f.Tokens.ClientID, "oidc-client-id", "OIDC_CLIENT_ID", "client that access tokens are issued to (azp)")
-	text(&f.Tokens.Audience, "oidc-audience", "OIDC_AUDIENCE", "audience that access tokens must also name (aud); empty for none")
+	text(&f.Tokens.Audience, "oidc-audience", "OIDC_AUDIENCE", "audience that access tokens must name (aud), for clients with an audience mapper; empty: aud is absent or names the client or account, and a token for others only is refused")
 	text(&f.Tokens.GroupsClaim, "oidc-groups-claim", "OIDC_GROUPS_CLAIM", "claim with the IDs (not names) of a person's groups; without it in the token, allow-lists of groups admit nobody")
 	duration(&f.MaxCacheAge, "guard-max-cache-age", "GUARD_MAX_CACHE_AGE", "deny everything when the API server was not heard from for so long")
 	text(&f.GuardAddress, "guard-bind-address", "GUARD_BIND_ADDRESS", "host:port of the guard, for the gateway only")

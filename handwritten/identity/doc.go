@@ -11,11 +11,19 @@
 // waits for the API server, and none for the realm, except that a token signed
 // by a key that is not known yet may wait a moment for a fetch that all share.
 //
+// # Whose tokens
+//
+// A token counts when the realm issued it (iss, signature), to the client that
+// the gateway signs people in with (azp), as an access token (typ), and not for
+// somebody else (aud). What Keycloak writes into aud, and what follows, stands at
+// TokenRules.
+//
 // # Group IDs
 //
 // Allow-lists hold stable Keycloak IDs. Keycloak's own group mapper writes names
-// or paths into a token, never IDs, so the realm needs a mapper that puts the IDs
-// of a person's groups into the claim TokenRules.GroupsClaim (group_ids). A token
+// or paths into a token, never IDs (https://github.com/keycloak/keycloak/issues/34405),
+// so the realm needs a mapper that puts the IDs of a person's groups into the claim
+// TokenRules.GroupsClaim (group_ids); the README has one made of built-in parts. A token
 // without it has no groups: allow-lists of users work, those of groups admit
 // nobody. Names are never taken for IDs, because a name can change hands.
 //

@@ -87,12 +87,32 @@ type TokenRules struct {
 	Issuer string
 	// ClientID is the client that tokens are issued to, compared exactly with azp.
 	ClientID string
-	// Audience, when set, must be among aud. Keycloak puts no audience of ours
-	// into an access token unless the client has an audience mapper.
+	// Audience, when set, must be among aud; the client then needs an audience
+	// mapper. When it is empty, aud may be absent, or must name the client or
+	// accountClient: see forUs.
 	Audience string
 	// GroupsClaim names the claim that holds the IDs of the person's groups, a
 	// list of strings. A token without the claim has no groups.
 	GroupsClaim string
+}
+
+// accountClient is in the audience of nearly every token of Keycloak, because
+// people have roles of that client by default. It says nothing about the purpose
+// of a token.
+const accountClient = "account"
+
+// forUs reports whether a token that the client obtained (azp, which is checked
+// on its own) is meant for the applications behind the gateway.
+//
+// Keycloak never puts the client itself into aud. It names there the clients of
+// which the person has a role, usually accountClient, and what audience mappers
+// add; with neither there is no aud at all. A token whose aud names others only
+// was made for those others, and is refused.
+func (r TokenRules) forUs(audience []string) bool {
+	if r.Audience != "" {
+		return slices.Contains(audience, r.Audience)
+	}
+	return len(audience) == 0 || slices.Contains(audience, r.ClientID) || slices.Contains(audience, accountClient)
 }
 
 var claimPattern = regexp.MustCompile(`^[A-Za-z0-9_.:/-]{1,128}$`)
@@ -243,7 +263,7 @@ func (v *Verifier) examine(ctx context.Context, raw string) (verified, TokenStat
 	switch {
 	case found.AuthorizedParty != v.rules.ClientID:
 		return verified{}, TokenClient
-	case v.rules.Audience != "" && !slices.Contains(token.Audience, v.rules.Audience):
+	case !v.rules.forUs(token.Audience):
 		return verified{}, TokenAudience
 	// Keycloak says Bearer for access tokens and ID for ID tokens.
 	case !strings.EqualFold(found.Type, "Bearer"):
