@@ -42,8 +42,10 @@ func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1
 				failed(activation, before, failure, observed)
 			}
 		},
-		Conditions: func(activation *appliancev1alpha1.ModelActivation) []metav1.Condition { return activation.Status.Conditions },
-		Summary:    conditions.ModelActivationConditionReady,
+		Conditions: func(activation *appliancev1alpha1.ModelActivation) []metav1.Condition {
+			return activation.Status.Conditions
+		},
+		Summary: conditions.ModelActivationConditionReady,
 		Failed: func(activation *appliancev1alpha1.ModelActivation) bool {
 			return activation.Status.Phase == appliancev1alpha1.ModelActivationStatusPhaseDegraded
 		},

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,8 +62,8 @@ type CatalogReader interface {
 
 // Memory asks the replicas of Ollama for their memory; *Sampler does.
 type Memory interface {
-	// Watch says which Pods to ask from now on; none means that there is nobody to ask.
-	Watch(activation types.NamespacedName, pods []*corev1.Pod)
+	// Watch says which addresses to ask from now on; none means that there is nobody to ask.
+	Watch(activation types.NamespacedName, addresses []string)
 	// Latest is what they said last; false while nobody was asked.
 	Latest(activation types.NamespacedName) (*appliancev1alpha1.ModelActivationStatusMemoryUsage, bool)
 }
@@ -152,13 +151,17 @@ func (r *Reconciler) watchMemory(observed Observed) {
 	if r.Memory == nil {
 		return
 	}
-	var pods []*corev1.Pod
+	var addresses []string
 	if model := observed.Model; ours(model, observed.Activation.Name) && model.Spec != nil && model.Spec.Engine == kubeaiv1.ModelSpecEngineOLlama {
 		if state := runtimeState(observed); state.ready > 0 {
-			pods = state.pods.ready()
+			for _, pod := range state.pods.ready() {
+				if pod.Status.PodIP != "" {
+					addresses = append(addresses, pod.Status.PodIP)
+				}
+			}
 		}
 	}
-	r.Memory.Watch(keyOf(observed.Activation), pods)
+	r.Memory.Watch(keyOf(observed.Activation), addresses)
 }
 
 // runsModels tells whether models may run in a namespace.

@@ -169,11 +169,19 @@ func DefaultProfiles(engines *catalogs.Engines) []*Profile {
 
 // kubeAIValues is the part of KubeAI's Helm values that the operator writes.
 type kubeAIValues struct {
+	ModelRollouts    rolloutValues                     `json:"modelRollouts"`
 	ResourceProfiles map[string]ProfileSpec            `json:"resourceProfiles"`
 	ModelServers     map[string]map[string]imageValues `json:"modelServers,omitempty"`
 }
 
 type imageValues map[string]string
+
+// rolloutValues bound the Pods beyond the wanted ones while a Model changes. There
+// are none: on an appliance with one GPU the new Pod would wait for ever for the
+// device that the old one keeps (field report D6).
+type rolloutValues struct {
+	Surge int `json:"surge"`
+}
 
 // KubeAIValues writes profiles as Helm values. The order of the profiles does not
 // matter, and repeated ones count once.

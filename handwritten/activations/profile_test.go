@@ -109,6 +109,9 @@ func TestKubeAIValues(t *testing.T) {
 	assert.Equal(t, string(text), string(again), "order and repetition do not matter")
 
 	var values struct {
+		ModelRollouts struct {
+			Surge *int `json:"surge"`
+		} `json:"modelRollouts"`
 		ResourceProfiles map[string]ProfileSpec `json:"resourceProfiles"`
 		ModelServers     map[string]struct {
 			Images map[string]string `json:"images"`
@@ -116,6 +119,8 @@ func TestKubeAIValues(t *testing.T) {
 	}
 	require.NoError(t, yaml.UnmarshalStrict(text, &values))
 	assert.Equal(t, own.Spec, values.ResourceProfiles[own.Name])
+	require.NotNil(t, values.ModelRollouts.Surge)
+	assert.Zero(t, *values.ModelRollouts.Surge, "no Pod more than wanted, which would wait for the GPU of the old one for ever (D6)")
 	assert.Equal(t, map[string]string{"intel-gpu": "intel/vllm:0.17.0-xpu"}, values.ModelServers["VLLM"].Images)
 	assert.Equal(t, map[string]string{"amd-gpu": "ollama/ollama:0.12.6-rocm"}, values.ModelServers["OLlama"].Images)
 

@@ -3,11 +3,13 @@ package operator
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"magicstick.dev/operator/handwritten/activations"
 	"magicstick.dev/operator/handwritten/appliance"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/instances"
@@ -19,6 +21,9 @@ import (
 type shipped struct {
 	modules      *kube.ConfigMapDocument[*catalogs.Modules]
 	applications *kube.ConfigMapDocument[*catalogs.Applications]
+	presets      *kube.ConfigMapDocument[*catalogs.Presets]
+	engines      *kube.ConfigMapDocument[*catalogs.Engines]
+	realtime     *kube.ConfigMapDocument[*catalogs.Realtime]
 }
 
 func newShipped(reader client.Reader, options Options) *shipped {
@@ -28,6 +33,15 @@ func newShipped(reader client.Reader, options Options) *shipped {
 		},
 		applications: &kube.ConfigMapDocument[*catalogs.Applications]{
 			Reader: reader, Name: options.ApplicationCatalog, Parse: catalogs.ApplicationsFromConfigMap,
+		},
+		presets: &kube.ConfigMapDocument[*catalogs.Presets]{
+			Reader: reader, Name: options.ModelPresets, Parse: catalogs.PresetsFromConfigMap,
+		},
+		engines: &kube.ConfigMapDocument[*catalogs.Engines]{
+			Reader: reader, Name: options.EngineCatalog, Parse: catalogs.EnginesFromConfigMap,
+		},
+		realtime: &kube.ConfigMapDocument[*catalogs.Realtime]{
+			Reader: reader, Name: options.RealtimeProfiles, Parse: catalogs.RealtimeFromConfigMap,
 		},
 	}
 }
@@ -79,6 +93,35 @@ func (c instanceCatalogs) Applications(ctx context.Context) (instances.Applicati
 		return nil, err
 	}
 	return catalog, nil
+}
+
+// modelCatalogs is what the room activations asks for.
+type modelCatalogs struct{ *shipped }
+
+// ModelCatalogs takes the last good catalog where the present one cannot be used:
+// a slip in one of them takes no model out of service.
+func (c modelCatalogs) ModelCatalogs(ctx context.Context) activations.CatalogSet {
+	var set activations.CatalogSet
+	var problems []string
+	set.Presets = present(ctx, c.presets, &problems)
+	set.Engines = present(ctx, c.engines, &problems)
+	set.Realtime = present(ctx, c.realtime, &problems)
+	if modules := present(ctx, c.modules, &problems); modules != nil {
+		set.Modules = modules
+	}
+	set.Problem = strings.Join(problems, "; ")
+	return set
+}
+
+// present is the catalog as it is, or was when it was last good; nil when it never was.
+func present[T any](ctx context.Context, document *kube.ConfigMapDocument[*T], problems *[]string) *T {
+	catalog, err := document.Get(ctx)
+	if err == nil {
+		return catalog
+	}
+	*problems = append(*problems, err.Error())
+	last, _ := document.LastGood()
+	return last
 }
 
 // domains reads the domains of the appliance from its settings. Without

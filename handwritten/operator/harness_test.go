@@ -27,6 +27,7 @@ import (
 	"magicstick.dev/operator/generated/crds"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
 	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
+	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/operator"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-	os.Exit(controlplanetest.Main(m, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
+	os.Exit(controlplanetest.Main(m, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS, kubeaicrds.FS)))
 }
 
 // patience bounds every wait. It is long because the machine is shared; a
@@ -69,6 +70,8 @@ func newWorld(t *testing.T, config *rest.Config) *world {
 	namespace := controlplanetest.Namespace(t, config)
 	w.options.Appliance.Namespace = namespace
 	w.options.ModuleCatalog.Namespace, w.options.ApplicationCatalog.Namespace = namespace, namespace
+	w.options.ModelPresets.Namespace, w.options.EngineCatalog.Namespace, w.options.RealtimeProfiles.Namespace = namespace, namespace, namespace
+	w.options.ModelNamespace = controlplanetest.Namespace(t, config)
 	w.options.FluxNamespace = controlplanetest.Namespace(t, config)
 	w.options.IdentityNamespace = controlplanetest.Namespace(t, config)
 	w.options.LeaderElection = false

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,10 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
+	aiv1alpha1 "magicstick.dev/operator/generated/apis/ai/v1alpha1"
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
+	"magicstick.dev/operator/handwritten/activations"
 	"magicstick.dev/operator/handwritten/appliance"
 	"magicstick.dev/operator/handwritten/instances"
 	"magicstick.dev/operator/handwritten/kube"
@@ -49,6 +55,7 @@ func Scheme() (*runtime.Scheme, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appliancev1alpha1.Install, kustomizev1.AddToScheme,
 		helmv2.AddToScheme, gatewayv1.Install, gatewayv1beta1.Install, envoyv1alpha1.AddToScheme,
+		kubeaiv1.Install, aiv1alpha1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
@@ -76,7 +83,7 @@ func New(ctx context.Context, connection *rest.Config, options Options) (manager
 	connection.UserAgent = rest.DefaultKubernetesUserAgent() + " " + kube.FieldManager
 	mgr, err := ctrl.NewManager(connection, manager.Options{
 		Scheme:                        scheme,
-		MapperProvider:                kube.OptionalMapper(scheme, append(instances.OptionalKinds(), modules.KustomizationKind())...),
+		MapperProvider:                kube.OptionalMapper(scheme, slices.Concat(instances.OptionalKinds(), activations.OptionalKinds(), []kube.OptionalKind{modules.KustomizationKind()})...),
 		Cache:                         cacheOptions(options),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
@@ -111,7 +118,7 @@ func cacheOptions(options Options) cache.Options {
 		}
 		return found
 	}
-	own := in(options.Appliance.Namespace)
+	own, models := in(options.Appliance.Namespace), in(options.ModelNamespace)
 	made := labels.SelectorFromSet(labels.Set{kube.LabelManagedBy: kube.ManagedByOperator})
 	drop := cache.TransformStripManagedFields()
 	return cache.Options{
@@ -123,7 +130,14 @@ func cacheOptions(options Options) cache.Options {
 			&appliancev1alpha1.ModuleActivation{}:       {Namespaces: own, Transform: drop},
 			&appliancev1alpha1.AppInstance{}:            {Namespaces: own, Transform: drop},
 			&appliancev1alpha1.ModelActivation{}:        {Namespaces: own, Transform: drop},
-			&corev1.ConfigMap{}:                         {Namespaces: in(options.ModuleCatalog.Namespace, options.ApplicationCatalog.Namespace, options.FluxNamespace), Transform: drop},
+			&corev1.ConfigMap{}:                         {Namespaces: in(catalogNamespaces(options)...), Transform: drop},
+			&corev1.Node{}:                              {Transform: activations.StripNode},
+			&corev1.Pod{}:                               {Namespaces: models, Transform: activations.StripPod},
+			&corev1.Service{}:                           {Namespaces: models, Transform: kube.KeepOwnManagedFields},
+			&appsv1.Deployment{}:                        {Namespaces: models, Transform: kube.KeepOwnManagedFields},
+			&kubeaiv1.Model{}:                           {Namespaces: models, Transform: kube.KeepOwnManagedFields},
+			&aiv1alpha1.Model{}:                         {Namespaces: models, Transform: drop},
+			&aiv1alpha1.ClusterModel{}:                  {Transform: drop},
 			&corev1.Namespace{}:                         {Transform: drop},
 			&helmv2.HelmRelease{}:                       {Namespaces: own, Transform: kube.KeepOwnManagedFields},
 			&gatewayv1.HTTPRoute{}:                      {Namespaces: in(options.IdentityNamespace), Transform: kube.KeepOwnManagedFields},
@@ -133,8 +147,16 @@ func cacheOptions(options Options) cache.Options {
 			&corev1.ResourceQuota{}:                     {Label: made, Transform: kube.KeepOwnManagedFields},
 			&corev1.LimitRange{}:                        {Label: made, Transform: kube.KeepOwnManagedFields},
 			&kustomizev1.Kustomization{}:                {Namespaces: in(options.FluxNamespace), Transform: kube.KeepOwnManagedFields},
-			&apiextensionsv1.CustomResourceDefinition{}: {Transform: kube.StripCRD},
+			&apiextensionsv1.CustomResourceDefinition{}: {Transform: activations.StripCRD},
 		},
+	}
+}
+
+// catalogNamespaces hold the ConfigMaps that are read.
+func catalogNamespaces(options Options) []string {
+	return []string{
+		options.ModuleCatalog.Namespace, options.ApplicationCatalog.Namespace, options.FluxNamespace,
+		options.ModelPresets.Namespace, options.EngineCatalog.Namespace, options.RealtimeProfiles.Namespace, options.ModelNamespace,
 	}
 }
 
@@ -185,6 +207,9 @@ func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Conf
 	if err := instanceReconciler.Setup(mgr, kinds, options.ModuleCatalog, options.ApplicationCatalog, settings); err != nil {
 		return err
 	}
+	if err := models(ctx, mgr, foreign, kinds, catalogs, options); err != nil {
+		return err
+	}
 	tenantReconciler := &tenants.Reconciler{Client: foreign, Children: kube.NewChildren(foreign), Namespace: options.Appliance.Namespace}
 	if err := tenantReconciler.Setup(mgr); err != nil {
 		return err
@@ -194,6 +219,33 @@ func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Conf
 		Recorder: recorder, Now: options.Now,
 	}
 	return applianceReconciler.Setup(mgr, options.ModuleCatalog, options.ApplicationCatalog)
+}
+
+// models adds the controller of model activations and what it listens to.
+func models(ctx context.Context, mgr manager.Manager, foreign client.Client, kinds *kube.OptionalKinds, catalogs *shipped, options Options) error {
+	if err := activations.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	reconciler := &activations.Reconciler{
+		Client: mgr.GetClient(), Foreign: foreign, Children: kube.NewChildren(foreign), Kinds: kinds,
+		Catalogs: modelCatalogs{catalogs}, Appliance: options.Appliance,
+		Namespaces: []string{options.ModelNamespace}, Index: options.ModelIndex, Registry: options.ModelRegistry,
+		Settings: activations.Settings{ModelCache: options.ModelCache, HuggingFaceSecret: options.HuggingFaceSecret},
+		Recorder: mgr.GetEventRecorder(kube.FieldManager), Now: options.Now,
+	}
+	var trigger *kube.Trigger
+	sampler := activations.NewSampler(func(activation types.NamespacedName) {
+		trigger.Enqueue(reconcile.Request{NamespacedName: activation})
+	}, activations.SamplerOptions{})
+	reconciler.Memory = sampler
+	trigger, err := reconciler.Setup(mgr, kinds, options.ModuleCatalog, options.ModelPresets, options.EngineCatalog, options.RealtimeProfiles)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(sampler); err != nil {
+		return fmt.Errorf("adding the sampler of memory: %w", err)
+	}
+	return nil
 }
 
 // probes: alive when the process answers, ready when the caches are filled. A

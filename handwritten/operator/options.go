@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/kube"
 )
 
@@ -21,6 +23,22 @@ type Options struct {
 	Appliance types.NamespacedName
 	// ModuleCatalog, ApplicationCatalog are the ConfigMaps of the shipped catalogs.
 	ModuleCatalog, ApplicationCatalog types.NamespacedName
+	// ModelPresets, EngineCatalog and RealtimeProfiles are the ConfigMaps of the
+	// catalogs of models.
+	ModelPresets, EngineCatalog, RealtimeProfiles types.NamespacedName
+	// ModelNamespace is where KubeAI, LiteLLM and the models run.
+	ModelNamespace string
+	// ModelIndex is the ConfigMap there that lists the models in service.
+	ModelIndex string
+	// ModelRegistry has the images of prepared models, <host>[:<port>][/<prefix>];
+	// empty when there is none.
+	ModelRegistry string
+	// ModelCache is the folder on the nodes where runtimes without KubeAI keep the
+	// files of models; empty means that a Pod forgets them.
+	ModelCache string
+	// HuggingFaceSecret is the Secret in ModelNamespace whose key token opens gated
+	// repositories; empty or absent means none.
+	HuggingFaceSecret string
 	// FluxNamespace holds Kustomizations and the settings.
 	FluxNamespace string
 	// SettingsConfigMap, in FluxNamespace, holds the variables of the appliance.
@@ -55,6 +73,13 @@ func DefaultOptions() Options {
 		Appliance:          types.NamespacedName{Namespace: "ai-system", Name: "local"},
 		ModuleCatalog:      types.NamespacedName{Namespace: "ai-system", Name: "magicstick-module-catalog"},
 		ApplicationCatalog: types.NamespacedName{Namespace: "ai-system", Name: "magicstick-app-catalog"},
+		ModelPresets:       types.NamespacedName{Namespace: "ai-system", Name: catalogs.PresetsSource.Name},
+		EngineCatalog:      types.NamespacedName{Namespace: "ai-system", Name: catalogs.EnginesSource.Name},
+		RealtimeProfiles:   types.NamespacedName{Namespace: "ai-system", Name: catalogs.RealtimeSource.Name},
+		ModelNamespace:     "ai",
+		ModelIndex:         "ai-model-catalog",
+		ModelCache:         "/var/lib/magicstick/model-cache",
+		HuggingFaceSecret:  "kubeai-huggingface",
 		FluxNamespace:      "flux-system",
 		SettingsConfigMap:  "ai-appliance-settings",
 		IdentityNamespace:  kube.GuardNamespace,
@@ -86,6 +111,23 @@ func (o Options) Validate() error {
 	name("module catalog name", o.ModuleCatalog.Name, subdomain)
 	name("application catalog namespace", o.ApplicationCatalog.Namespace, validation.IsDNS1123Label)
 	name("application catalog name", o.ApplicationCatalog.Name, subdomain)
+	for option, catalog := range map[string]types.NamespacedName{
+		"model presets": o.ModelPresets, "engine catalog": o.EngineCatalog, "realtime profiles": o.RealtimeProfiles,
+	} {
+		name(option+" namespace", catalog.Namespace, validation.IsDNS1123Label)
+		name(option+" name", catalog.Name, subdomain)
+	}
+	name("model namespace", o.ModelNamespace, validation.IsDNS1123Label)
+	name("model index", o.ModelIndex, subdomain)
+	if o.HuggingFaceSecret != "" {
+		name("Hugging Face secret", o.HuggingFaceSecret, subdomain)
+	}
+	if o.ModelCache != "" && (!path.IsAbs(o.ModelCache) || path.Clean(o.ModelCache) != o.ModelCache || o.ModelCache == "/") {
+		problems = append(problems, fmt.Errorf("model cache %q: must be an absolute path below the root, without . and ..", o.ModelCache))
+	}
+	if strings.Contains(o.ModelRegistry, "://") {
+		problems = append(problems, fmt.Errorf("model registry %q: must be host, host:port or host/prefix, without a scheme", o.ModelRegistry))
+	}
 	name("Flux namespace", o.FluxNamespace, validation.IsDNS1123Label)
 	name("settings ConfigMap", o.SettingsConfigMap, subdomain)
 	name("identity namespace", o.IdentityNamespace, validation.IsDNS1123Label)

@@ -29,7 +29,7 @@ import (
 
 // roles are what the markers on the controllers ask for.
 var roles = sync.OnceValues(func() ([]any, error) {
-	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", "../instances", "../tenants", ".")
+	roots, err := loader.LoadRoots("../kube", "../modules", "../appliance", "../instances", "../tenants", "../activations", ".")
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +69,12 @@ func rules(object client.Object) []rbacv1.PolicyRule {
 }
 
 // contract/appliance.md C.14 in the reading of rulings 2: nothing cluster-wide
-// but the reading of CRDs and namespaces and what is made in namespaces that
+// but the reading of CRDs, namespaces, nodes and cluster models and what is made in namespaces that
 // people and Paperclip choose, no Secret, no wildcard, no deletion of our own kinds.
 func TestPermissionsAreSmall(t *testing.T) {
 	t.Parallel()
 	clusterWide := map[string]bool{"customresourcedefinitions": true, "events": true, "namespaces": true, "referencegrants": true,
-		"networkpolicies": true, "resourcequotas": true, "limitranges": true}
+		"networkpolicies": true, "resourcequotas": true, "limitranges": true, "nodes": true, "clustermodels": true}
 	reading := []string{"get", "list", "watch"}
 	for _, role := range permissions(t) {
 		for _, rule := range rules(role) {
@@ -93,7 +93,7 @@ func TestPermissionsAreSmall(t *testing.T) {
 					require.True(t, clusterWide[resource], "%s in all namespaces: %v", resource, rule.Verbs)
 					// U015
 					switch resource {
-					case "namespaces", "customresourcedefinitions":
+					case "namespaces", "customresourcedefinitions", "nodes", "clustermodels":
 						require.ElementsMatch(t, reading, rule.Verbs, resource)
 					case "resourcequotas", "limitranges":
 						require.NotContains(t, rule.Verbs, "delete", resource)
