@@ -194,7 +194,13 @@ func appendValue(out []byte, value any) []byte {
 // file gives the header followed by a hole where the weights are, and the size.
 func (w *ggufWriter) file() (hollow, int64) {
 	header := w.header()
-	size := (int64(len(header)) + 31) / 32 * 32
+	alignment := int64(32)
+	for _, pair := range w.pairs {
+		if value, ok := pair.value.(uint32); ok && pair.key == "general.alignment" && value > 0 {
+			alignment = int64(value)
+		}
+	}
+	size := (int64(len(header)) + alignment - 1) / alignment * alignment
 	if last := len(w.tensors) - 1; last >= 0 {
 		size += int64(w.tensors[last].offset + tensorBytes(w.tensors[last]))
 	}

@@ -52,7 +52,11 @@ func ReadModel(files Files) (*Model, error) {
 	}
 	model.weights = weigh(indexBytes, files.Totals, model.dimensions, stored)
 	if model.weights.bytes > maxMi*bytesPerMi {
-		return nil, &Problem{Source: sourceConfig, Rule: fmt.Sprintf("describes a model whose weights exceed %d Mi", maxMi)}
+		source := sourceConfig
+		if files.Totals != nil {
+			source = sourceAPI
+		}
+		return nil, &Problem{Source: source, Rule: fmt.Sprintf("describes a model whose weights exceed %d Mi", maxMi)}
 	}
 	model.warnings = append(model.warnings, model.weights.warnings...)
 	return model, nil
