@@ -5,8 +5,8 @@
 // ConfigMap that KubeAI's HelmRelease takes its values from. Out: Pods and the
 // status of the Models, as KubeAI is documented to make them
 // (contract/appliance.md C.6 and C.7; rollouts: kubeai-project/kubeai pull
-// request 241 and issue 442). No model is loaded and no request is answered:
-// the package also plays the kubelet for its own Pods, which stay without a node
+// request 241 and issue 442). No model is loaded and no request is answered,
+// except Ollama's for its memory: the package also plays the kubelet for its own Pods, which stay without a node
 // and only change their status.
 //
 // What it does as KubeAI does: Pods with the label model=<name> and the Model as

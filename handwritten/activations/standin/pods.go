@@ -25,6 +25,9 @@ const (
 	// labelManagedBy and managedByKubeAI mark our Pods.
 	labelManagedBy  = "app.kubernetes.io/managed-by"
 	managedByKubeAI = "kubeai"
+	// labelEngine of a Pod is the engine in small letters.
+	labelEngine  = "app.kubernetes.io/name"
+	engineOllama = "ollama"
 	// serverContainer is the container of the engine.
 	serverContainer = "server"
 	// port of every engine in a Pod of KubeAI.
@@ -60,7 +63,7 @@ func podFor(model *kubeaiv1.Model, config configuration) (*corev1.Pod, error) {
 			Namespace: model.Namespace,
 			Labels: map[string]string{
 				LabelModel: model.Name, labelManagedBy: managedByKubeAI,
-				"app.kubernetes.io/name": strings.ToLower(string(model.Spec.Engine)),
+				labelEngine: strings.ToLower(string(model.Spec.Engine)),
 			},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(model, schema.GroupVersionKind{Group: "kubeai.org", Version: "v1", Kind: "Model"})},
 		},

@@ -153,10 +153,25 @@ func (k *kubeAI) reconcileProfiles(ctx context.Context, request reconcile.Reques
 	return reconcile.Result{}, nil
 }
 
+// answer lets a Pod of Ollama speak while it is Ready.
+func (k *kubeAI) answer(ctx context.Context, pod *corev1.Pod, status *corev1.PodStatus) {
+	if !k.OllamaAnswers || pod.Labels[labelEngine] != engineOllama {
+		return
+	}
+	if !isReady(&corev1.Pod{Status: *status}) {
+		k.answers.stop(pod.Name)
+		return
+	}
+	if address := k.answers.serve(ctx, pod); address != "" {
+		status.PodIP, status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	}
+}
+
 // reconcilePod reports of a Pod what a kubelet would.
 func (k *kubeAI) reconcilePod(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := k.client.Get(ctx, request.NamespacedName, pod); err != nil {
+		k.answers.stop(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
@@ -171,6 +186,7 @@ func (k *kubeAI) reconcilePod(ctx context.Context, request reconcile.Request) (r
 	now := metav1.Now()
 	status, after := podStatus(pod, fate, message, now.Sub(pod.CreationTimestamp.Time), k.StartUp)
 	keepTimes(&status, &pod.Status, now)
+	k.answer(ctx, pod, &status)
 	wanted := pod.DeepCopy()
 	wanted.Status = status
 	wanted.Status.QOSClass = pod.Status.QOSClass

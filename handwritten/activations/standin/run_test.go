@@ -3,7 +3,10 @@ package standin_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -336,4 +339,45 @@ func TestRun_writes_nothing_when_nothing_changes(t *testing.T) {
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(model), seen))
 	assert.Equal(t, model.ResourceVersion, seen.ResourceVersion)
 	assert.Equal(t, pod.ResourceVersion, w.pods("qwen")[0].ResourceVersion)
+}
+
+func TestRun_answers_for_Ollama_while_a_Pod_is_ready(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.options.OllamaAnswers = true
+	w.profiles()
+	w.run()
+	model := w.model("qwen", func(m *kubeaiv1.Model) {
+		engines, err := catalogs.ParseEngines(shipped.ShippedEngineCatalogJSON())
+		require.NoError(t, err)
+		for _, profile := range activations.DefaultProfiles(engines) {
+			if profile.Engine == shipped.EngineOLlama && len(profile.Spec.Limits) == 0 {
+				m.Spec.ResourceProfile = profile.String()
+			}
+		}
+		m.Spec.Engine, m.Spec.URL = kubeaiv1.ModelSpecEngineOLlama, "ollama://qwen2.5:0.5b"
+	})
+	w.eventually("qwen", "1 of 1 ready [Running]")
+	address := w.pods("qwen")[0].Status.PodIP
+	require.NotEmpty(t, address)
+	response, err := http.Get("http://" + address + ":8000/api/ps")
+	require.NoError(t, err)
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, response.Body.Close())
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"models":[{"name":"qwen","model":"qwen","size":2147483648,"size_vram":0}]}`, string(text))
+
+	silent := func() bool {
+		connection, err := net.Dial("tcp", address+":8000")
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err != nil
+	}
+	w.patch(model, `{"metadata":{"annotations":{"`+standin.AnnotationFate+`":"Loading"}}}`)
+	w.until(silent, func() string { return "it still answers" })
+	w.patch(model, `{"metadata":{"annotations":{"`+standin.AnnotationFate+`":null}}}`)
+	w.until(func() bool { return !silent() }, func() string { return "it does not answer again" })
+	require.NoError(t, w.client.Delete(t.Context(), model))
+	w.until(silent, func() string { return "it still answers" })
 }

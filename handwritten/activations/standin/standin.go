@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +58,9 @@ type Options struct {
 	Surge int
 	// Fate of the Pods of Models without AnnotationFate; empty means Ready.
 	Fate Fate
+	// OllamaAnswers makes Ready Pods of Ollama answer GET /api/ps, each at an address
+	// of its own on the loopback device; Linux has enough of them.
+	OllamaAnswers bool
 	// Log gets what KubeAI would log. The zero value logs nothing.
 	Log logr.Logger
 }
@@ -98,7 +102,9 @@ func play(ctx context.Context, connection *rest.Config, scheme *runtime.Scheme, 
 		defer cancel()
 		_ = waitForDefinition(ctx, direct, false)
 	}()
-	mgr, err := newManager(connection, scheme, options)
+	answers := &ollamas{log: options.Log, servers: map[string]*http.Server{}}
+	defer answers.stopAll()
+	mgr, err := newManager(connection, scheme, options, answers)
 	if err == nil {
 		err = mgr.Start(ctx)
 	}
@@ -136,11 +142,13 @@ type kubeAI struct {
 	// ConfigMap since that time. Only the controller of profiles uses them.
 	text, next string
 	changed    time.Time
+	// answers of Pods of Ollama.
+	answers *ollamas
 	// restarts tells the controller of Models that known has changed.
 	restarts chan event.GenericEvent
 }
 
-func newManager(connection *rest.Config, scheme *runtime.Scheme, options Options) (manager.Manager, error) {
+func newManager(connection *rest.Config, scheme *runtime.Scheme, options Options, answers *ollamas) (manager.Manager, error) {
 	in := map[string]cache.Config{options.Namespace: {}}
 	mgr, err := ctrl.NewManager(connection, manager.Options{
 		Scheme: scheme, Logger: options.Log, Metrics: metricsserver.Options{BindAddress: "0"},
@@ -158,7 +166,7 @@ func newManager(connection *rest.Config, scheme *runtime.Scheme, options Options
 	if err != nil {
 		return nil, err
 	}
-	k := &kubeAI{Options: options, client: mgr.GetClient(), restarts: make(chan event.GenericEvent)}
+	k := &kubeAI{Options: options, client: mgr.GetClient(), answers: answers, restarts: make(chan event.GenericEvent)}
 	k.known.Store(&configuration{})
 	everyModel := handler.EnqueueRequestsFromMapFunc(k.everyModel)
 	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
