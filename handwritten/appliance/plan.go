@@ -215,6 +215,15 @@ func current[P ~string](phase P, observed *int64, generation int64) string {
 	return string(phase)
 }
 
+// said is what an object says of itself. What it said of a former wish is not
+// repeated beside a phase that is about the present one.
+func said[P ~string](phase P, message *string, observed *int64, generation int64) string {
+	if phase != "" && current(phase, observed, generation) != string(phase) {
+		return "The operator has not looked at its latest change yet."
+	}
+	return ptr.Deref(message, "")
+}
+
 func size(value any) int {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -46,6 +46,12 @@ func module(name, phase string) appliancev1alpha1.ModuleActivation {
 	}
 }
 
+// changed is an activation after its spec was changed, before the next pass.
+func changed(activation appliancev1alpha1.ModuleActivation) appliancev1alpha1.ModuleActivation {
+	activation.Generation++
+	return activation
+}
+
 func instance(name, application, phase string) appliancev1alpha1.AppInstance {
 	return appliancev1alpha1.AppInstance{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ai-system", Generation: 1, CreationTimestamp: metav1.NewTime(now)},
@@ -133,6 +139,14 @@ func TestPhaseAndReason(t *testing.T) {
 			instances: []appliancev1alpha1.AppInstance{{ObjectMeta: metav1.ObjectMeta{Name: "openclaw-a", Generation: 1}, Spec: appliancev1alpha1.AppInstanceSpec{Application: "openclaw"},
 				Status: appliancev1alpha1.AppInstanceStatus{ObservedGeneration: ptr.To[int64](-1)}}},
 			phase: "Reconciling", reason: "WaitingForInstances",
+		},
+		"what an object said of a former wish is not repeated": {
+			modules: []appliancev1alpha1.ModuleActivation{changed(module("litellm", "Ready"))},
+			phase:   "Reconciling", reason: "WaitingForModules", message: "Waiting for module litellm to become ready: The operator has not looked at its latest change yet.",
+		},
+		"what an object said of a failure stays until it was looked at again": {
+			modules: []appliancev1alpha1.ModuleActivation{changed(module("litellm", "Degraded"))},
+			phase:   "Degraded", reason: "Degraded", message: "module litellm is degraded: message of litellm",
 		},
 		"an unknown key in spec.modules": {
 			unknown: []string{"nonsense"},

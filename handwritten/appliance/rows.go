@@ -94,7 +94,7 @@ func (t *moduleTable) activation(key string, activation *appliancev1alpha1.Modul
 	if activation.Annotations[kube.AnnotationAutoEnabled] == "true" {
 		value.AutoEnabled = ptr.To(true)
 	}
-	t.add(key, value, ptr.Deref(activation.Status.Message, ""))
+	t.add(key, value, said(activation.Status.Phase, activation.Status.Message, activation.Status.ObservedGeneration, activation.Generation))
 }
 
 // add never loses trouble: a row whose key is taken is not listed a second time,
@@ -144,7 +144,7 @@ func instanceRows(f Facts) []row {
 			Namespace: ptr.To(instance.Namespace),
 			Name:      ptr.To(instance.Name),
 			URL:       instance.Status.URL,
-			Message:   text(ptr.Deref(instance.Status.Message, "")),
+			Message:   text(said(instance.Status.Phase, instance.Status.Message, instance.Status.ObservedGeneration, instance.Generation)),
 		}
 		if found, known := f.Applications.Get(application); known && found.NativeKind != "" {
 			// The seed shows the short name here, whatever the chart calls the object (rulings H03).
@@ -179,7 +179,7 @@ func modelRows(f Facts) []row {
 			Engine:                  appliancev1alpha1.ApplianceStatusModelsValueEngine(model.Status.Engine),
 			ResolvedResourceProfile: model.Status.ResolvedResourceProfile,
 			VRAMRequiredMi:          model.Status.VRAMRequiredMi,
-			Message:                 text(ptr.Deref(model.Status.Message, "")),
+			Message:                 text(said(model.Status.Phase, model.Status.Message, model.Status.ObservedGeneration, model.Generation)),
 		}
 		rows = append(rows, row{
 			class: classModel, key: model.Name, phase: string(value.Phase),

@@ -1,11 +1,14 @@
 package instances
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -87,6 +90,64 @@ func TestInvalidCatalogEntries(t *testing.T) {
 			require.Nil(t, plan.Release)
 		})
 	}
+}
+
+// F.3: whatever people write into the values of an application, no Ingress of
+// its chart leads past the guard, and what else they wrote is passed on.
+func TestIngressIsForcedForEveryApplication(t *testing.T) {
+	applications, _ := shippedCatalogs(t)
+	for _, key := range []string{"hermes", "kubeopencode", "odysseus", "openclaw", "paperclip"} {
+		for name, given := range map[string]string{
+			"nothing":          `{"mine":1}`,
+			"both switched on": `{"mine":1,"ingress":{"enabled":true,"host":"evil.example.org","className":"nginx"},"server":{"ingress":{"enabled":true,"host":"evil.example.org"},"mine":2}}`,
+			"nulls":            `{"mine":1,"ingress":null,"server":null}`,
+			"enabled as text":  `{"mine":1,"ingress":{"enabled":"yes"}}`,
+		} {
+			t.Run(key+" "+name, func(t *testing.T) {
+				application, found := applications.Get(key)
+				require.True(t, found)
+				instance := &appliancev1alpha1.AppInstance{}
+				instance.Spec.Values = &apiextensionsv1.JSON{Raw: []byte(given)}
+				values, err := userValues(instance, application.Route.ServiceName, "demo", "demo.example.org")
+				require.NoError(t, err)
+				require.Equal(t, json.Number("1"), values["mine"])
+				server, isObject := values["server"].(map[string]any)
+				require.True(t, isObject)
+				for _, ingress := range []any{values["ingress"], server["ingress"]} {
+					require.Subset(t, ingress, map[string]any{"enabled": false, "host": "demo.example.org"})
+				}
+			})
+		}
+	}
+}
+
+// A route leads somewhere through any rule, and through a mirror of requests.
+func TestHasBackend(t *testing.T) {
+	mirror := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestMirror, RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{}}
+	strip := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier}
+	for name, test := range map[string]struct {
+		rules []gatewayv1.HTTPRouteRule
+		leads bool
+	}{
+		"no rule":               {nil, false},
+		"empty rule":            {[]gatewayv1.HTTPRouteRule{{}}, false},
+		"header filter":         {[]gatewayv1.HTTPRouteRule{{Filters: []gatewayv1.HTTPRouteFilter{strip}}}, false},
+		"backend":               {[]gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{}}}}, true},
+		"backend of a 2nd rule": {[]gatewayv1.HTTPRouteRule{{}, {BackendRefs: []gatewayv1.HTTPBackendRef{{}}}}, true},
+		"mirror":                {[]gatewayv1.HTTPRouteRule{{Filters: []gatewayv1.HTTPRouteFilter{strip, mirror}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := &gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{Rules: test.rules}}
+			require.Equal(t, test.leads, hasBackend(route))
+			require.False(t, hasBackend(withoutBackends(route)))
+			require.Equal(t, test.leads, hasBackend(route), "the original is left alone")
+			for i, rule := range withoutBackends(route).Spec.Rules {
+				kept := slices.DeleteFunc(slices.Clone(route.Spec.Rules[i].Filters), mirrors)
+				require.Equal(t, kept, rule.Filters)
+			}
+		})
+	}
+	require.False(t, hasBackend(nil))
 }
 
 // What counts as an answer of the gateway (C.4 (2)).

@@ -65,10 +65,12 @@ func Compute(f Facts) (Plan, error) {
 		p.disabled()
 	default:
 		p.plan.AddFinalizer = true
+		p.note = parameterNote(*f.Module, f.Activation.Spec.Parameters)
 		err = p.enabled()
 	}
 	if err == nil && firstPass(f.Activation) {
 		// Nothing of what this pass does was observed yet, so nothing is claimed.
+		p.note = ""
 		p.plan.Status = appliancev1alpha1.ModuleActivationStatus{
 			ObservedGeneration: ptr.To(f.Activation.Generation),
 			Conditions:         f.Activation.Status.Conditions,
@@ -87,6 +89,7 @@ func firstPass(activation *appliancev1alpha1.ModuleActivation) bool {
 type planner struct {
 	Facts
 	plan Plan
+	note string // at the end of every message
 }
 
 // deleted comes before anything that a reference could block.
@@ -356,6 +359,7 @@ func readiness(kustomization *kustomizev1.Kustomization) kube.Readiness {
 func (p *planner) object(name string) string { return p.Settings.FluxNamespace + "/" + name }
 
 func (p *planner) phase(phase appliancev1alpha1.ModuleActivationStatusPhase, status metav1.ConditionStatus, reason, message string) {
+	message += p.note
 	p.plan.Status.Phase = phase
 	p.plan.Status.Message = ptr.To(kube.Truncate(message, kube.MaxStatusMessage))
 	p.ready(status, reason, message)

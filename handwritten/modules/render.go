@@ -1,12 +1,16 @@
 package modules
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	generated "magicstick.dev/operator/generated/catalogs"
 	kustomizeac "magicstick.dev/operator/generated/external/flux/kustomize/applyconfiguration/api/v1"
 	metaac "magicstick.dev/operator/generated/external/flux/kustomize/applyconfiguration/apis/meta"
 	"magicstick.dev/operator/handwritten/catalogs"
@@ -81,3 +85,32 @@ func substitutions(module catalogs.Module, parameters map[string]string) map[str
 	}
 	return variables
 }
+
+// unknownParameters are the names of parameters, in order, that neither the
+// catalog nor the operator knows. They stay in the activation and do nothing.
+func unknownParameters(module catalogs.Module, parameters map[string]string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(parameters)), func(name string) bool {
+		return slices.Contains(ownParameters[module.Key], name) ||
+			slices.ContainsFunc(module.Parameters, func(known generated.ModuleParameter) bool { return known.Name == name })
+	})
+}
+
+// ownParameters are no substitutions; the hardware controllers read them
+// (contract/appliance.md B.2).
+var ownParameters = map[string][]string{
+	"gpu":     {"gpuSharing"},
+	"amd-gpu": {"gpuSharing", "compatibilityProfile", "allowExperimental", "validationRequest"},
+}
+
+// parameterNote tells a person of parameters that do nothing, most likely
+// because their names are misspelt. The module works all the same.
+func parameterNote(module catalogs.Module, parameters map[string]string) string {
+	unknown := unknownParameters(module, parameters)
+	if len(unknown) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (spec.parameters: module %s has no parameter %s; it has no effect)", module.Key, kube.Truncate(strings.Join(unknown, ", "), maxNote))
+}
+
+// maxNote bounds the names in a note in bytes.
+const maxNote = 200

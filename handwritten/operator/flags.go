@@ -116,9 +116,9 @@ func (f *Flags) LogHandler(out io.Writer) (slog.Handler, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch f.logFormat {
 	case "json":
-		return slog.NewJSONHandler(out, options), nil
+		return orderly{slog.NewJSONHandler(out, options)}, nil
 	case "text":
-		return slog.NewTextHandler(out, options), nil
+		return orderly{slog.NewTextHandler(out, options)}, nil
 	}
 	return nil, fmt.Errorf("--log-format %q: want json or text", f.logFormat)
 }
