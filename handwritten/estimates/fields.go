@@ -64,7 +64,7 @@ func quoteNonNumbers(data []byte) []byte {
 			i++
 		case data[i] == '"':
 			inText = !inText
-		case !inText:
+		case !inText && (data[i] == 'N' || data[i] == 'I' || data[i] == '-'):
 			at := slices.IndexFunc(nonNumbers, func(literal string) bool { return bytes.HasPrefix(data[i:], []byte(literal)) })
 			if at >= 0 {
 				out = strconv.AppendQuote(out, nonNumbers[at])

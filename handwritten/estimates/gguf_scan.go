@@ -19,8 +19,8 @@ const (
 	maxKeys        = 4096
 	maxKey         = 256
 	maxArray       = 1 << 22
-	maxTensors     = 1 << 15
-	maxTensorName  = 256
+	maxTensors     = 1 << 13
+	maxTensorName  = 128
 	maxDimensions  = 4
 	maxDimension   = 1 << 32
 	firstChunk     = 1 << 20
@@ -270,8 +270,9 @@ func (r *ggufReader) array(key string, value *ggufValue) {
 	switch {
 	case r.err != nil:
 	case value.item == typeString:
+		field := key + " item length"
 		for i := int64(0); i < value.length && r.err == nil; i++ {
-			r.take(r.count(key+" item length", 0, maxHeader))
+			r.take(r.count(field, 0, maxHeader))
 		}
 	case size > 0:
 		items := r.take(value.length * size)
