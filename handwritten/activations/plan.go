@@ -55,14 +55,21 @@ func Compute(o Observed) (Plan, error) {
 	}
 	p.plan.AddFinalizer = true
 	p.remember()
+	trouble := ""
+	if o.CatalogProblem != "" {
+		trouble = "A catalog cannot be used, the last good one holds: " + kube.Sanitize(o.CatalogProblem)
+	}
 	var err error
 	switch {
 	case !ptr.Deref(o.Activation.Spec.Enabled, true):
+		// Switching off needs no catalog.
 		p.disabled()
+		trouble = ""
 	case o.Resolved == nil && o.Refusal == nil:
 		// The last good state stays: phase, runtime and all that runs.
 		p.plan = Plan{Status: *o.Activation.Status.DeepCopy()}
 		p.plan.Status.ObservedGeneration = ptr.To(o.Activation.Generation)
+		trouble = "A catalog cannot be used, everything stays as it is: " + kube.Sanitize(o.CatalogProblem)
 	default:
 		err = p.enabled()
 	}
@@ -73,9 +80,8 @@ func Compute(o Observed) (Plan, error) {
 		p.phase(appliancev1alpha1.ModelActivationStatusPhaseReconciling, metav1.ConditionUnknown,
 			conditions.ModelActivationReasonReconciling, "The operator has seen the activation and works on it.")
 	}
-	if o.CatalogProblem != "" {
-		p.ready(metav1.ConditionUnknown, conditions.ModelActivationReasonCatalogUnavailable,
-			"A catalog cannot be used, the last good one holds: "+kube.Sanitize(o.CatalogProblem))
+	if trouble != "" {
+		p.ready(metav1.ConditionUnknown, conditions.ModelActivationReasonCatalogUnavailable, trouble)
 	}
 	return p.plan, err
 }
@@ -117,6 +123,7 @@ func (p *planner) disabled() {
 		left = p.ending(func(*corev1.Pod) bool { return true })
 	}
 	p.nothingRuns()
+	p.plan.Status.ArtifactDigest, p.plan.Status.ResolvedFormat = "", ""
 	if left != "" {
 		p.removing(left)
 		return
@@ -155,7 +162,10 @@ func (p *planner) remove(objects ...client.Object) string {
 	if len(left) == 0 {
 		return ""
 	}
-	return "Waiting until " + strings.Join(left, " and ") + " is gone"
+	if len(left) == 1 {
+		return "Waiting until " + left[0] + " is gone"
+	}
+	return "Waiting until " + strings.Join(left, " and ") + " are gone"
 }
 
 // ending names the first Pod that still holds its devices, empty for none. A

@@ -2,6 +2,7 @@ package activations
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,8 +166,10 @@ func (p *planner) kubeAI(changes bool) {
 		p.serving()
 	case again.exhausted:
 		p.degraded(conditions.ModelActivationReasonModelPodRecoveryExhausted,
-			"5 Pods have ended and were replaced without success. The first: "+ptr.Deref(status.PodRecovery.Failure, ""))
-	case len(pods.live)+len(pods.terminal) > 0:
+			fmt.Sprintf("%d Pods have ended and were replaced without success. The first: %s", maxRecoveries, ptr.Deref(status.PodRecovery.Failure, "")))
+	case len(pods.terminal) > 0 && again.status != nil:
+		p.starting(fmt.Sprintf("%s; the operator replaces it, attempts so far: %d of %d", p.counts(), again.status.Attempts, maxRecoveries))
+	case len(pods.live) > 0:
 		p.starting(p.counts())
 	default:
 		p.noPod(revision)
@@ -255,7 +258,7 @@ func (p *planner) runs() {
 func (p *planner) nothingRuns() {
 	status := &p.plan.Status
 	status.Replicas, status.MemoryUsage, status.EffectiveKVCacheType = nil, nil, ""
-	status.PodCreation, status.PodRecovery, status.ArtifactDigest, status.ResolvedFormat = nil, nil, "", ""
+	status.PodCreation, status.PodRecovery = nil, nil
 }
 
 // advise appends advice to the message of a model that starts or serves.
