@@ -51,6 +51,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDevCommand(), newValidateCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newPublishCommand(), newValidateCommand(), newVersionCommand())
 	return root
 }

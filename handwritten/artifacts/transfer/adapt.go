@@ -69,6 +69,9 @@ func (u *upload) otherWay(ctx context.Context) bool {
 // smaller halves the chunks. A registry that takes no chunk at all is given up on.
 func (u *upload) smaller() bool {
 	chunk := u.chunk.Load()
+	if chunk < u.tried {
+		return true // another blob has met the same refusal
+	}
 	if u.mode.Load() != byChunks || chunk <= minChunk {
 		return false
 	}

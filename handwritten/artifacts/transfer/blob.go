@@ -73,6 +73,10 @@ type Blob struct {
 	// Expected says that the registry probably has the blob: it is hashed
 	// first, and sent only when it is missing.
 	Expected bool
+	// Unpinned says that nothing vouches for the bytes being the same when another
+	// process reads them: a checkpoint then keeps what the registry has, but
+	// everything is hashed again.
+	Unpinned bool
 	// Pieces are the bytes from an offset to the end, every call the same.
 	Pieces func(from int64) iter.Seq[Piece]
 }

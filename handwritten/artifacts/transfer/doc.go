@@ -7,7 +7,7 @@
 //
 // Several blobs are under way at once. Every blob is a pipeline: reading, hashing of
 // the blob, hashing of the file, sending, with a fixed number of blocks between the
-// stages. The memory bound is Parallel * Blocks * BlockSize (32 MiB with the defaults), and the
+// stages. The memory bound is Parallel * Blocks * BlockSize (16 MiB with the defaults), and the
 // buffers of two connections per blob; the size of the model plays no part.
 //
 // A broken connection, an error of the registry and a killed process all end the same way: the

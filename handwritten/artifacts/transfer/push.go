@@ -17,7 +17,7 @@ type Options struct {
 	// Parallel is how many blobs are under way at once; 4 when 0.
 	Parallel int
 	// BlockSize is the size of a buffer in bytes, and Blocks how many each blob under
-	// way has; 512 KiB and 16 when 0. Memory is bounded by Parallel * Blocks * BlockSize.
+	// way has; 256 KiB and 16 when 0. Memory is bounded by Parallel * Blocks * BlockSize.
 	BlockSize, Blocks int
 	// Chunk is the size in bytes of one request to the registry; 64 MiB when 0. It
 	// takes no memory. A registry that refuses it gets smaller ones.
@@ -57,7 +57,7 @@ func (o Options) withDefaults() Options {
 		o.Parallel = 4
 	}
 	if o.BlockSize <= 0 {
-		o.BlockSize = 512 << 10
+		o.BlockSize = 256 << 10
 	}
 	if o.Blocks <= 0 {
 		o.Blocks = 16
@@ -145,7 +145,7 @@ func (p *pusher) all(ctx context.Context, blobs []Blob, order []int) ([]Pushed, 
 				var err error
 				if pushed[i], err = up.run(ctx); err != nil {
 					if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-						return context.Cause(ctx)
+						return interrupted(ctx)
 					}
 					return fmt.Errorf("pushing %q: %w", blobs[i].Name, err)
 				}
@@ -155,4 +155,12 @@ func (p *pusher) all(ctx context.Context, blobs []Blob, order []int) ([]Pushed, 
 		})
 	}
 	return pushed, group.Wait()
+}
+
+// interrupted says that and why a context ended.
+func interrupted(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }

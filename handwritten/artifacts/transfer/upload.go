@@ -43,6 +43,7 @@ type upload struct {
 	at      int64 // how many bytes the registry has
 	sent    int64 // how many bytes of the session were sent at most
 	unsure  bool  // at has to be asked for
+	tried   int64 // the size of chunks that was tried last
 	shown   int64 // what the meter counts as done
 
 	refusals  int
@@ -52,6 +53,11 @@ type upload struct {
 // run makes sure that the registry has the blob.
 func (u *upload) run(ctx context.Context) (Pushed, error) {
 	saved := u.ledger.blob(u.blob.Name)
+	expected := u.blob.Expected
+	if u.blob.Unpinned {
+		expected = expected || saved.Digest != ""
+		saved.Digest, saved.Hashed = "", position{}
+	}
 	if found, err := u.known(ctx, saved.Digest); err != nil || found != "" {
 		return Pushed{Digest: found, Present: true}, err
 	}
@@ -68,7 +74,7 @@ func (u *upload) run(ctx context.Context) (Pushed, error) {
 	if saved.Session != "" && strings.HasPrefix(saved.Session, u.target.base[:strings.Index(u.target.base, "://")]) {
 		u.session, u.unsure, u.sent = &session{target: u.target, location: saved.Session}, true, u.blob.Size
 	}
-	if u.session == nil && u.blob.Expected {
+	if u.session == nil && expected {
 		d, err := u.hash(ctx, nil)
 		if err != nil {
 			return Pushed{}, err
@@ -208,6 +214,9 @@ func (u *upload) hash(ctx context.Context, keep *bytes.Buffer) (digest.Digest, e
 
 // mark notes a position that a checkpoint may name.
 func (u *upload) mark(at position) {
+	if u.blob.Unpinned {
+		return
+	}
 	u.ledger.update(u.blob.Name, false, func(r *blobRecord) { r.Hashed = at })
 }
 
@@ -359,7 +368,8 @@ func (u *upload) transmit(ctx context.Context) error {
 func (u *upload) sendChunk(ctx context.Context, c *cursor) error {
 	length, ranged := u.blob.Size-u.at, false
 	if u.mode.Load() == byChunks {
-		length, ranged = min(length, max(u.chunk.Load(), u.session.minChunk)), true
+		u.tried = u.chunk.Load()
+		length, ranged = min(length, max(u.tried, u.session.minChunk)), true
 	}
 	sending, cancel := context.WithCancel(ctx)
 	defer cancel()
