@@ -27,7 +27,7 @@ func times(factors ...int64) int64 {
 		}
 		product = low
 	}
-	return int64(product) // #nosec G115 -- bounded above
+	return int64(product)
 }
 
 // plus adds amounts of zero and more; what does not fit is MaxInt64.

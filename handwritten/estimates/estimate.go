@@ -4,11 +4,11 @@ package estimates
 type Confidence string
 
 const (
-	// ConfidenceHigh: the sizes of the weights are published.
+	// ConfidenceHigh says that the sizes of the weights are published.
 	ConfidenceHigh Confidence = "high"
-	// ConfidenceEstimated: the weights are computed from the dimensions of the model.
+	// ConfidenceEstimated says that the weights are computed from the dimensions of the model.
 	ConfidenceEstimated Confidence = "estimated"
-	// ConfidenceFallback: the weights or the KV cache are unknown and count nothing.
+	// ConfidenceFallback says that the weights or the KV cache are unknown and count nothing.
 	ConfidenceFallback Confidence = "fallback"
 )
 

@@ -47,7 +47,7 @@ func ReadGGUF(from io.ReaderAt, size int64) (*GGUF, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.weightsBytes = int64(min(out.file.TensorInfos.Bytes(), maxGGUF)) // #nosec G115 -- bounded
+	out.weightsBytes = int64(min(out.file.TensorInfos.Bytes(), maxGGUF))
 	header.bytes, header.tensors = nil, nil
 	return out, nil
 }

@@ -206,7 +206,7 @@ func (h *ggufHeader) checkTensors() error {
 		if tensor.dimensions[0]%block != 0 {
 			return h.refuse(tensor.name+" dimension 0", fmt.Sprintf("must be a multiple of %d", block), fmt.Sprint(tensor.dimensions[0]))
 		}
-		size := times(times(tensor.dimensions...)/block, int64(trait.TypeSize)) // #nosec G115 -- likewise
+		size := times(times(tensor.dimensions...)/block, int64(trait.TypeSize)) // #nosec G115 -- likewise, at most 292
 		if plus(start, tensor.offset, size) > h.size {
 			return h.refuse(tensor.name, fmt.Sprintf("must end inside of the file of %d bytes", h.size), fmt.Sprint(plus(start, tensor.offset, size)))
 		}

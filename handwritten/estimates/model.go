@@ -113,7 +113,8 @@ func (p layerPlan) warnings() []string {
 //
 // width is 1 with the KV cache type fp8, else 2 (contract/appliance.md E.5): the
 // cache does not follow the quantization of the weights. Layers with a sliding
-// window hold no more than their window. Latent attention caches kv_lora_rank +
+// window hold no more than their window; what a prompt needs beyond it while it is
+// read belongs to the reserve. Latent attention caches kv_lora_rank +
 // qk_rope_head_dim numbers once instead of two vectors for each head; for
 // DeepSeek V3 the plain formula would give 57 times as much.
 func (s *shape) cacheBytes(context, sequences, width int64) int64 {

@@ -242,7 +242,7 @@ func (r ollamaRun) options(layers int64) []gguf.GGUFRunEstimateOption {
 	options := []gguf.GGUFRunEstimateOption{
 		gguf.WithLLaMACppContextSize(int32(min(r.context, math.MaxInt32))), // #nosec G115 -- bounded
 		gguf.WithParallelSize(int32(min(r.sequences, math.MaxInt32))),      // #nosec G115 -- bounded
-		gguf.WithLLaMACppOffloadLayers(uint64(max(layers, 0))),             // #nosec G115 -- bounded
+		gguf.WithLLaMACppOffloadLayers(uint64(max(layers, 0))),
 		gguf.WithLLaMACppLogicalBatchSize(ollamaBatch),
 		gguf.WithLLaMACppPhysicalBatchSize(ollamaBatch),
 		gguf.WithLLaMACppCacheKeyType(cache),
@@ -286,7 +286,7 @@ func (r ollamaRun) divide(estimate gguf.LLaMACppRunEstimate, layers int64) ollam
 
 func bytesOfScalar(amount gguf.GGUFBytesScalar) int64 {
 	// Far beyond maxMi, and far enough from overflow to be added up.
-	return int64(min(uint64(amount), 1<<58)) // #nosec G115 -- bounded
+	return int64(min(uint64(amount), 1<<58))
 }
 
 // latentCache is the cache of latent attention for the blocks from first up to

@@ -34,7 +34,7 @@ func ReadTotals(answer []byte) (*Totals, error) {
 	}
 	part := top.inner("safetensors")
 	if len(part.values) == 0 {
-		return nil, nil //nolint:nilnil // A repository without safetensors is no problem of the answer.
+		return nil, nil
 	}
 	totals := &Totals{Total: part.whole(0, maxParameters, "total"), Parameters: map[string]int64{}}
 	byType := part.inner("parameters")
