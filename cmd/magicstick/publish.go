@@ -29,6 +29,7 @@ type publishFlags struct {
 	json             bool
 	cacheDir         string
 	parallel         int
+	sourceHosts      []string
 }
 
 func newPublishCommand() *cobra.Command {
@@ -83,6 +84,7 @@ that were promised, 130 interrupted.`,
 	set.StringVar(&flags.target.CAFile, "ca-file", "", "file with PEM certificates that the registry's may be signed by")
 	set.StringVar(&flags.cacheDir, "cache-dir", "", "folder of checkpoints (default: magicstick/publish in the user's cache folder)")
 	set.IntVar(&flags.parallel, "parallel", 0, "how many layers are under way at once (default 4)")
+	set.StringArrayVar(&flags.sourceHosts, "source-host", nil, "host[:port] that the mirror in HF_ENDPOINT may lead to; may be repeated")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{publish.ExitUsage, err} })
 	return command
 }
@@ -113,7 +115,7 @@ func runPublish(ctx context.Context, from, to string, flags publishFlags, out, c
 }
 
 func publishSource(ctx context.Context, from string, target *transfer.Target, tag string, flags publishFlags, screen *screen) (publish.Result, error) {
-	origins := publish.Origins{HuggingFace: os.Getenv("HF_ENDPOINT"), Token: os.Getenv("HF_TOKEN"), Notice: screen.warn}
+	origins := publish.Origins{HuggingFace: os.Getenv("HF_ENDPOINT"), Token: os.Getenv("HF_TOKEN"), Hosts: flags.sourceHosts, Notice: screen.warn}
 	snapshot, closing, err := publish.Resolve(ctx, from, origins)
 	if err != nil {
 		return publish.Result{}, err

@@ -20,6 +20,8 @@ type Origins struct {
 	// HuggingFace is the root of a mirror of the Hugging Face Hub, "" for the Hub. The
 	// mirror of a person who named it may be on this machine and speak plain http.
 	HuggingFace string
+	// Hosts are further hosts that the mirror leads to, host or host:port; they may be on this machine, too.
+	Hosts []string
 	// Token is that of a person at Hugging Face, "" for none.
 	Token string
 	// Notice hears of repetitions; nil for nobody.
@@ -40,7 +42,7 @@ func Resolve(ctx context.Context, text string, origins Origins) (snapshot source
 	}
 	options := huggingface.Options{Token: origins.Token, Fetch: fetch.Options{Notice: origins.Notice}}
 	if origins.HuggingFace != "" {
-		if options.Endpoint, options.Fetch, err = mirror(origins.HuggingFace, options.Fetch); err != nil {
+		if options.Endpoint, options.Fetch, err = mirror(origins, options.Fetch); err != nil {
 			return source.Snapshot{}, nil, err
 		}
 	}
@@ -65,15 +67,18 @@ func isLocal(text string) bool {
 	return err == nil
 }
 
-// mirror allows what a person has named: that one address, and http when it says so.
-func mirror(text string, options fetch.Options) (*url.URL, fetch.Options, error) {
-	endpoint, err := url.Parse(text)
+// mirror allows what a person has named: those hosts, and http when the address of the mirror says so.
+func mirror(origins Origins, options fetch.Options) (*url.URL, fetch.Options, error) {
+	endpoint, err := url.Parse(origins.HuggingFace)
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
 		return nil, options, source.Fail(conditions.ModelReasonUnsupportedSource, nil, "reading the address of the Hugging Face mirror: it is not http:// or https:// with a host")
 	}
 	options.PlainHTTP = endpoint.Scheme == "http"
-	if address, err := netip.ParseAddrPort(endpoint.Host); err == nil {
-		options.Private = append(options.Private, address)
+	options.Hosts = origins.Hosts
+	for _, host := range append([]string{endpoint.Host}, origins.Hosts...) {
+		if address, err := netip.ParseAddrPort(host); err == nil {
+			options.Private = append(options.Private, address)
+		}
 	}
 	return endpoint, options, nil
 }
