@@ -112,14 +112,27 @@ func (r *Reconciler) pass(ctx context.Context) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if masterKey == "" && current == nil && len(Desire(facts, r.Settings).Records) == 0 && len(ExternalModels(facts, r.Settings)) == 0 {
-		// There is no LiteLLM, and nobody needs one.
-		return r.rest(now, inputs, r.Settings.Recheck), nil
+	if masterKey == "" && !ours(current) {
+		return r.withoutLiteLLM(ctx, facts, inputs, missing), nil
 	}
 	if facts.Keys, err = r.keys(ctx, facts); err != nil {
 		return reconcile.Result{}, err
 	}
 	return r.work(ctx, facts, current, masterKey, missing)
+}
+
+// withoutLiteLLM makes nothing: there is no index yet, or it is somebody else's.
+func (r *Reconciler) withoutLiteLLM(ctx context.Context, facts Facts, inputs, missing string) reconcile.Result {
+	if len(Desire(facts, r.Settings).Records) == 0 && len(ExternalModels(facts, r.Settings)) == 0 {
+		return r.rest(r.moment(), inputs, r.Settings.Recheck)
+	}
+	r.tell(ctx, facts, missing, nil)
+	return r.rest(r.moment(), inputs, r.Settings.Retry)
+}
+
+// ours is an index that the operator has written.
+func ours(index *corev1.ConfigMap) bool {
+	return index != nil && index.Annotations[AnnotationHash] != ""
 }
 
 func (r *Reconciler) work(ctx context.Context, facts Facts, current *corev1.ConfigMap, masterKey, missing string) (reconcile.Result, error) {

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"io"
 	"net/http"
 )
 
@@ -43,6 +44,8 @@ func (f Fault) strike(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"data":[{"model_name":"cut`))
 	case Silent:
+		// Only with the body read the server notices that the client is gone.
+		_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody))
 		<-r.Context().Done()
 	case Drop:
 		panic(http.ErrAbortHandler)
