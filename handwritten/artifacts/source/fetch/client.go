@@ -61,8 +61,8 @@ type Options struct {
 
 // Client asks the hosts of one source. It may be used by any number of goroutines.
 type Client struct {
-	options Options
-	http    *http.Client
+	options   Options
+	transport *http.Transport // not an http.Client: its errors quote what servers send
 }
 
 // New returns a client.
@@ -93,14 +93,11 @@ func New(options Options) *Client {
 		doorman.proxy = hostPort(options.Proxy)
 		transport.Proxy = http.ProxyURL(options.Proxy)
 	}
-	return &Client{options: options, http: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &Client{options: options, transport: transport}
 }
 
 // Close closes the connections that wait for another request.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Request is what is asked.
 type Request struct {
@@ -231,10 +228,10 @@ func (c *Client) send(ctx context.Context, request Request, at *url.URL) (*http.
 	if request.Token != "" && sameOrigin(request.URL, at) {
 		asked.Header.Set("Authorization", "Bearer "+request.Token)
 	}
-	answer, err := c.http.Do(asked)
+	answer, err := c.transport.RoundTrip(asked)
 	if err != nil {
 		cancel()
-		return nil, c.failure(at, err)
+		return nil, failure(at, err)
 	}
 	answer.Body = &body{ReadCloser: answer.Body, name: Name(at), idle: c.options.Idle, cancel: cancel}
 	if encoding := answer.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
@@ -244,12 +241,8 @@ func (c *Client) send(ctx context.Context, request Request, at *url.URL) (*http.
 	return answer, nil
 }
 
-// failure makes an error of the transport one for people, without the URL's query.
-func (c *Client) failure(at *url.URL, err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
+// failure makes an error of the transport one for people.
+func failure(at *url.URL, err error) error {
 	var blocked *source.Error
 	var untrusted *tls.CertificateVerificationError
 	switch {

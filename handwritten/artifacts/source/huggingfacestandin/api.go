@@ -127,7 +127,7 @@ func (r *repository) tree(folder string, request *http.Request, size int) (page 
 		if !inside {
 			continue
 		}
-		for parent := path.Dir(below); parent != "."; parent = path.Dir(parent) {
+		for parent := path.Dir(below); parent != "." && parent != "/"; parent = path.Dir(parent) {
 			if full := path.Join(folder, parent); !slices.Contains(folders, full) && (recursive || !strings.Contains(parent, "/")) {
 				folders = append(folders, full)
 				entries = append(entries, map[string]any{"type": "directory", "oid": r.Commit, "size": 0, "path": full})
