@@ -69,7 +69,7 @@ func Unchanged(desired any, cached client.Object, manager string) (bool, error) 
 	// A cached typed object carries no type, and its name was its key.
 	delete(rendered, "apiVersion")
 	delete(rendered, "kind")
-	return contains(rendered, want, have), nil
+	return contains(rendered, want, have, owned), nil
 }
 
 // ownedFields is what the manager last applied, nil when it never did.
@@ -105,8 +105,18 @@ func KeepOwnManagedFields(object any) (any, error) {
 }
 
 // contains compares the values at every rendered path. rendered says which
-// paths count; want and have are the same type's encoding of both sides.
-func contains(rendered, want, have any) bool {
+// paths count; want and have are the same type's encoding of both sides, and
+// owned is what the manager applied there.
+//
+// A list whose items have keys belongs to several: of each item that was applied
+// only what is rendered counts, as the API server adds defaults. Every other list
+// has one owner and is compared as a whole.
+func contains(rendered, want, have any, owned *fieldpath.Set) bool {
+	if items, isList := rendered.([]any); isList {
+		if keys := itemKeys(owned); len(keys) > 0 {
+			return containsItems(items, want, have, owned, keys)
+		}
+	}
 	fields, ok := rendered.(map[string]any)
 	if !ok {
 		return reflect.DeepEqual(want, have)
@@ -117,11 +127,45 @@ func contains(rendered, want, have any) bool {
 	wantFields, _ := want.(map[string]any)
 	haveFields, _ := have.(map[string]any)
 	for name, value := range fields {
-		if !contains(value, wantFields[name], haveFields[name]) {
+		if !contains(value, wantFields[name], haveFields[name], owned.WithPrefix(fieldpath.PathElement{FieldName: &name})) {
 			return false
 		}
 	}
 	return true
+}
+
+func containsItems(items []any, want, have any, owned *fieldpath.Set, keys []fieldpath.PathElement) bool {
+	for _, item := range items {
+		matched := false
+		for _, key := range keys {
+			if _, matched = itemWithKey([]any{item}, key); !matched {
+				continue
+			}
+			wantItem, _ := itemWithKey(want, key)
+			haveItem, found := itemWithKey(have, key)
+			if !found || !contains(item, wantItem, haveItem, owned.WithPrefix(key)) {
+				return false
+			}
+			break
+		}
+		if !matched {
+			return false // an item that was never applied
+		}
+	}
+	return true
+}
+
+// itemKeys are the keys of the items that were applied to a list.
+func itemKeys(owned *fieldpath.Set) []fieldpath.PathElement {
+	var keys []fieldpath.PathElement
+	add := func(element fieldpath.PathElement) {
+		if element.Key != nil && !slices.ContainsFunc(keys, element.Equals) {
+			keys = append(keys, element)
+		}
+	}
+	owned.Members.Iterate(add)
+	owned.Children.Iterate(add)
+	return keys
 }
 
 // hasPath reports whether a rendered object says something at a managed path.
@@ -174,7 +218,7 @@ func itemWithKey(value any, element fieldpath.PathElement) (any, bool) {
 		matches := true
 		for _, key := range *element.Key {
 			// A key that the schema defaults is absent in what we render.
-			if given, found := fields[key.Name]; found && !reflect.DeepEqual(given, plain(key.Value.Unstructured())) {
+			if given, found := fields[key.Name]; found && !reflect.DeepEqual(plain(given), plain(key.Value.Unstructured())) {
 				matches = false
 			}
 		}

@@ -189,6 +189,48 @@ func TestUnchangedKnowsListsWithKeys(t *testing.T) {
 	require.False(t, same)
 }
 
+// Of an item with a key only what is rendered counts: the API server adds
+// defaults to containers, and others add containers.
+func TestUnchangedLooksIntoItemsWithKeys(t *testing.T) {
+	container := func(edit func(map[string]any)) []any {
+		fields := map[string]any{
+			"name": "server", "image": "x", "imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log",
+			"ports":     []any{map[string]any{"containerPort": int64(8000), "protocol": "TCP", "name": "http"}},
+			"resources": map[string]any{"limits": map[string]any{"memory": "8Gi"}},
+		}
+		if edit != nil {
+			edit(fields)
+		}
+		return []any{fields}
+	}
+	for name, c := range map[string]struct {
+		containers []any
+		same       bool
+	}{
+		"defaults":              {container(nil), true},
+		"a foreign container":   {append([]any{map[string]any{"name": "sidecar", "image": "y"}}, container(nil)...), true},
+		"another image":         {container(func(f map[string]any) { f["image"] = "z" }), false},
+		"another limit":         {container(func(f map[string]any) { f["resources"] = map[string]any{"limits": map[string]any{"memory": "9Gi"}} }), false},
+		"the port is gone":      {container(func(f map[string]any) { delete(f, "ports") }), false},
+		"the container is gone": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{Object: map[string]any{
+				"metadata": map[string]any{"name": "d", "namespace": "n"}, "spec": map[string]any{"containers": c.containers},
+			}}
+			object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(
+				`{"f:spec":{"f:containers":{"k:{\"name\":\"server\"}":{".":{},"f:name":{},"f:image":{},"f:resources":{"f:limits":{"f:memory":{}}},"f:ports":{"k:{\"containerPort\":8000,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{}}}}}}}`)}})
+			rendered := map[string]any{"apiVersion": "v1", "kind": "Thing", "spec": map[string]any{"containers": []any{map[string]any{
+				"name": "server", "image": "x", "resources": map[string]any{"limits": map[string]any{"memory": "8Gi"}},
+				"ports": []any{map[string]any{"containerPort": 8000, "name": "http"}},
+			}}}}
+			same, err := Unchanged(rendered, object, FieldManager)
+			require.NoError(t, err)
+			require.Equal(t, c.same, same)
+		})
+	}
+}
+
 func TestTransformsKeepWhatIsRead(t *testing.T) {
 	k := &kustomizev1.Kustomization{}
 	k.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: FieldManager}}

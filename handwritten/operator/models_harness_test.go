@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,7 @@ import (
 // moduleKustomizations are the Kustomizations of modules that models need.
 var moduleKustomizations = map[string]string{
 	"kubeai": "platform-kubeai", "litellm": "app-litellm", "model-catalog": "app-model-catalog",
+	"amd-gpu": "platform-amd-gpu",
 }
 
 // readyModules plays Flux for modules that models need until they are Ready.
@@ -66,6 +69,14 @@ func (w *world) activate(name string, local appliancev1alpha1.ModelActivationSpe
 	}
 	w.create(activation)
 	return activation
+}
+
+// inAI lets models run in the namespace ai, which external models need. The API
+// server belongs to this world alone.
+func (w *world) inAI() {
+	w.t.Helper()
+	w.options.ModelNamespace = "ai"
+	require.NoError(w.t, w.client.Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ai"}}))
 }
 
 // external makes an activation of a provider's model.
@@ -287,4 +298,32 @@ func offers(memory, device string, count int64) corev1.ResourceList {
 		list[corev1.ResourceName(device)] = *resource.NewQuantity(count, resource.DecimalSI)
 	}
 	return list
+}
+
+// testClock is the operator's clock, which a test may set forward.
+type testClock struct{ ahead atomic.Int64 }
+
+func (c *testClock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
+
+// clock gives the operator a clock of the test. Call it before start.
+func (w *world) clock() *testClock {
+	clock := &testClock{}
+	w.options.Now = func() time.Time { return time.Now().Add(time.Duration(clock.ahead.Load())) }
+	return clock
+}
+
+// poke makes the operator look at a model again: what waits for a time wakes up
+// by the clock of the machine only.
+func (w *world) poke(pod *corev1.Pod) {
+	w.t.Helper()
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations["poked"] = time.Now().String()
+	require.NoError(w.t, w.client.Update(w.t.Context(), pod))
+}
+
+// evicted is what a kubelet leaves of a Pod that it had no room for.
+func evicted(status *corev1.PodStatus) {
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
 }

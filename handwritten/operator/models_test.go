@@ -1,15 +1,26 @@
 package operator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/crds"
+	fluxcrds "magicstick.dev/operator/generated/external/crds"
+	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
+	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 )
@@ -102,4 +113,386 @@ func TestCPUModelOnItsWayToServiceAndBack(t *testing.T) {
 	require.NoError(t, w.client.Delete(t.Context(), back))
 	w.gone(&appliancev1alpha1.ModelActivation{}, "local-chat")
 	require.False(t, w.in(&kubeaiv1.Model{}, "local-chat"))
+}
+
+// U020: an external model needs its modules and its entry, and never a node.
+func TestExternalModelFollowsTheCatalog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
+	w.inAI()
+	w.start()
+	w.external("gpt")
+	w.model("gpt", "WaitingForModules", "WaitingForModules")
+	require.False(t, w.get(&appliancev1alpha1.ModuleActivation{}, "kubeai"))
+	w.readyModules("litellm", "model-catalog")
+	waiting := w.model("gpt", "Reconciling", "WaitingForCatalog")
+	require.Contains(t, *waiting.Status.Message, "does not exist")
+	w.index("another")
+	w.says("gpt", has("lists it"))
+	w.index("another", "gpt")
+	ready := w.model("gpt", "Ready", "CatalogReady")
+	require.Equal(t, "litellm/gpt", *ready.Status.ModelRef)
+	w.rawIndex(`{"models": [}`)
+	require.Contains(t, *w.model("gpt", "Reconciling", "WaitingForCatalog").Status.Message, "catalog.json")
+	w.index("gpt")
+	w.model("gpt", "Ready", "CatalogReady")
+	change(w, &appliancev1alpha1.ModelActivation{}, "gpt", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.model("gpt", "Disabled", "Disabled")
+	require.NoError(t, w.client.Delete(t.Context(), ready))
+	w.gone(&appliancev1alpha1.ModelActivation{}, "gpt")
+}
+
+// onCPU is a realtime model on cpu, which needs no device.
+func onCPU(nonce string) appliancev1alpha1.ModelActivationSpecLocal {
+	local := appliancev1alpha1.ModelActivationSpecLocal{
+		URL: "hf://owner/omni", Realtime: &appliancev1alpha1.ModelActivationSpecLocalRealtime{Profile: "omni-cpu", GPUNode: "box"},
+	}
+	if nonce != "" {
+		local.Realtime.RestartNonce = ptr.To(nonce)
+	}
+	return local
+}
+
+// S056, S060: a direct runtime on its way into service; its failing container is
+// told (D7); a Deployment or Service that a hand took away comes back.
+func TestRealtimeModelOnItsWayToService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.activate("omni", onCPU(""))
+	w.readyModules("litellm", "model-catalog")
+	deployment := w.deployment("omni-runtime")
+	require.True(t, w.in(&corev1.Service{}, "omni-runtime"))
+	starting := w.model("omni", "Starting", "WaitingForReadyReplica")
+	require.Equal(t, "realtime/omni", *starting.Status.ModelRef, "H21")
+	require.Nil(t, starting.Status.PodCreation, "no stall timer")
+
+	pod := w.directPod(deployment, "omni-runtime-1")
+	w.reports(pod, func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodRunning
+		status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", RestartCount: 3,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "no stage 2 in config"}},
+		}}
+	})
+	w.says("omni", has("0/1", "omni-runtime-1", "container server", "CrashLoopBackOff", "no stage 2 in config"))
+	w.reports(pod, isReady)
+	w.rolledOut("omni-runtime", 1)
+	w.index("omni")
+	ready := w.model("omni", "Ready", "CatalogReady")
+	require.NotContains(t, *ready.Status.Message, "CrashLoopBackOff")
+
+	require.NoError(t, w.client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.options.ModelNamespace, Name: "omni-runtime"}}))
+	w.eventually(func() string {
+		if !w.in(&corev1.Service{}, "omni-runtime") {
+			return "the Service is not made again"
+		}
+		return ""
+	})
+	require.NoError(t, w.client.Delete(t.Context(), deployment))
+	w.eventually(func() string {
+		again := &appsv1.Deployment{}
+		if !w.in(again, "omni-runtime") || again.UID == deployment.UID {
+			return "the Deployment is not made again"
+		}
+		return ""
+	})
+	w.model("omni", "Starting", "WaitingForReadyReplica")
+
+	change(w, &appliancev1alpha1.ModelActivation{}, "omni", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.vanished(&appsv1.Deployment{}, "omni-runtime")
+	w.vanished(&corev1.Service{}, "omni-runtime")
+	w.says("omni", has("Pod "+w.options.ModelNamespace+"/omni-runtime-1"))
+	require.NoError(t, w.client.Delete(t.Context(), pod))
+	w.model("omni", "Disabled", "Disabled")
+}
+
+// D6: nothing of another runtime is made while anything of the former one is
+// there, and a Pod that holds the only GPU is part of it.
+func TestChangedEngineNeverMakesASecondRuntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.activate("chat", appliancev1alpha1.ModelActivationSpecLocal{URL: "hf://owner/omni", ComputeTarget: "cpu"})
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	model := w.kubeAIModel("chat", nil)
+	pod := w.pod(model, "chat-1")
+	w.reports(pod, isReady)
+	w.counts("chat", 1, 1)
+	w.index("chat")
+	w.model("chat", "Ready", "CatalogReady")
+
+	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) {
+		local := onCPU("")
+		a.Spec.Local = &local
+	})
+	w.vanished(&kubeaiv1.Model{}, "chat")
+	w.model("chat", "Starting", "WaitingForReadyReplica")
+	w.says("chat", has("Waiting until Pod "+w.options.ModelNamespace+"/chat-1 has ended"))
+	require.False(t, w.in(&appsv1.Deployment{}, "chat-runtime"), "the Pod still holds its devices")
+	require.NoError(t, w.client.Delete(t.Context(), pod)) // as the garbage collector would
+	w.deployment("chat-runtime")
+	w.says("chat", has("0/1"))
+	require.False(t, w.in(&kubeaiv1.Model{}, "chat"))
+}
+
+// Drift: a Model that a hand deleted or edited is what the activation wants again.
+func TestKubeAIModelDriftIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.cpuModel("chat")
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	model := w.kubeAIModel("chat", nil)
+	wanted := model.Spec.URL
+	model.Spec.Args, model.Labels = []string{"--by-hand"}, nil
+	require.NoError(t, w.client.Update(t.Context(), model))
+	w.kubeAIModel("chat", func(m *kubeaiv1.Model) string {
+		if m.Spec.URL != wanted || len(m.Labels) != 2 || strings.Contains(strings.Join(m.Spec.Args, " "), "--by-hand") {
+			return "drifted: " + show(m.Spec) + show(m.Labels)
+		}
+		return ""
+	})
+	require.NoError(t, w.client.Delete(t.Context(), model))
+	w.kubeAIModel("chat", func(m *kubeaiv1.Model) string {
+		if m.UID == model.UID {
+			return "not made again"
+		}
+		return ""
+	})
+}
+
+// An object of somebody else under the name of the runtime is left alone, named,
+// and no obstacle once it is gone.
+func TestModelOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	theirs := &kubeaiv1.Model{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.options.ModelNamespace, Name: "chat", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}},
+		Spec:       &kubeaiv1.ModelSpec{Engine: "VLLM", URL: "hf://theirs/model", Features: []kubeaiv1.ModelSpecFeaturesItem{"TextGeneration"}},
+	}
+	require.NoError(t, w.client.Create(t.Context(), theirs))
+	w.start()
+	w.cpuModel("chat")
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	refused := w.model("chat", "Degraded", "RuntimeConflict")
+	require.Contains(t, *refused.Status.Message, "is managed by Helm")
+	found := w.kubeAIModel("chat", nil)
+	require.Equal(t, theirs.ResourceVersion, found.ResourceVersion, "not touched")
+
+	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.model("chat", "Disabled", "Disabled")
+	require.Equal(t, theirs.ResourceVersion, w.kubeAIModel("chat", nil).ResourceVersion)
+	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = nil })
+	w.model("chat", "Degraded", "RuntimeConflict")
+	require.NoError(t, w.client.Delete(t.Context(), theirs))
+	w.kubeAIModel("chat", func(m *kubeaiv1.Model) string {
+		if m.UID == theirs.UID {
+			return "still theirs"
+		}
+		return ""
+	})
+	w.model("chat", "WaitingForPod", "WaitingForPod")
+}
+
+// S044, S045, S046: Pods that ended are replaced one by one, with their owner's
+// UID, and others are not touched.
+func TestEndedPodIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	clock := w.clock()
+	w.start()
+	w.cpuModel("chat")
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	model := w.kubeAIModel("chat", nil)
+	strange := model.DeepCopy()
+	strange.UID = "11111111-2222-3333-4444-555555555555"
+	others := w.pod(strange, "of-a-former-model")
+	w.reports(others, evicted)
+	pending := w.pod(model, "pending")
+	for i := range 5 {
+		pod := w.pod(model, fmt.Sprintf("chat-%d", i))
+		w.reports(pod, evicted)
+		w.eventually(func() string {
+			if w.in(&corev1.Pod{}, pod.Name) {
+				clock.forward(time.Second)
+				w.poke(pending)
+				return pod.Name + " is still there"
+			}
+			return ""
+		})
+		w.eventually(func() string {
+			found := &appliancev1alpha1.ModelActivation{}
+			require.True(t, w.get(found, "chat"))
+			if recovery := found.Status.PodRecovery; recovery == nil || int(recovery.Attempts) != i+1 || *recovery.PodUID != string(pod.UID) {
+				return "podRecovery " + show(found.Status)
+			}
+			return ""
+		})
+	}
+	last := w.pod(model, "chat-last")
+	w.reports(last, evicted)
+	exhausted := w.model("chat", "Degraded", "ModelPodRecoveryExhausted")
+	require.Contains(t, *exhausted.Status.Message, "chat-0: Evicted: The node was low on resource")
+	clock.forward(time.Hour)
+	w.poke(pending)
+	for _, name := range []string{"chat-last", "pending", "of-a-former-model"} {
+		require.True(t, w.in(&corev1.Pod{}, name), name)
+	}
+	require.NoError(t, w.client.Delete(t.Context(), last))
+	w.model("chat", "Starting", "WaitingForReadyReplica")
+	w.reports(pending, isReady)
+	w.counts("chat", 1, 1)
+	require.Nil(t, w.model("chat", "Reconciling", "WaitingForCatalog").Status.PodRecovery, "S048")
+}
+
+// S039, S040, S042: two minutes without a Pod, told by the status over restarts.
+func TestStalledPodCreationSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	clock := w.clock()
+	w.start()
+	w.cpuModel("chat")
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	var since metav1.Time
+	w.eventually(func() string {
+		found := w.model("chat", "WaitingForPod", "WaitingForPod")
+		if found.Status.PodCreation == nil {
+			return "no podCreation"
+		}
+		since = found.Status.PodCreation.Since
+		return ""
+	})
+	w.stop()
+	clock.forward(110 * time.Second)
+	w.start()
+	require.Equal(t, since, w.model("chat", "WaitingForPod", "WaitingForPod").Status.PodCreation.Since)
+	w.stop()
+	clock.forward(11 * time.Second)
+	w.start()
+	stalled := w.model("chat", "Degraded", "ModelPodCreationStalled")
+	require.Equal(t, since, stalled.Status.PodCreation.Since)
+	pod := w.pod(w.kubeAIModel("chat", nil), "chat-1")
+	require.Nil(t, w.model("chat", "Starting", "WaitingForReadyReplica").Status.PodCreation)
+
+	// A Pod that is stuck while it ends is no Pod, and named.
+	pod.Finalizers = []string{"example.com/stuck"}
+	require.NoError(t, w.client.Update(t.Context(), pod))
+	require.NoError(t, w.client.Delete(t.Context(), pod))
+	w.model("chat", "WaitingForPod", "WaitingForPod")
+	w.says("chat", has("chat-1 is still being deleted"))
+	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.vanished(&kubeaiv1.Model{}, "chat")
+	w.model("chat", "Removing", "Removing")
+	w.says("chat", has("/chat-1 has ended"))
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	pod.Finalizers = nil
+	require.NoError(t, w.client.Update(t.Context(), pod))
+	w.model("chat", "Disabled", "Disabled")
+}
+
+// U025: without a GPU the model waits; S002: for the one of its target.
+func TestModelWaitsForItsGPU(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS, kubeaicrds.FS)))
+	w.node("nvidia", offers("64Gi", "nvidia.com/gpu", 2))
+	w.start()
+	w.activate("chat", appliancev1alpha1.ModelActivationSpecLocal{Preset: "qwen2505bcpu", ComputeTarget: "amd-gpu", VRAM: "4Gi"})
+	w.static("platform-nfd", metav1.ConditionTrue)
+	w.readyModules("amd-gpu", "kubeai", "litellm", "model-catalog")
+	waiting := w.model("chat", "WaitingForGPU", "WaitingForGPU")
+	require.EqualValues(t, 4096, *waiting.Status.VRAMRequiredMi)
+	require.False(t, w.in(&kubeaiv1.Model{}, "chat"))
+	w.node("amd", offers("64Gi", "amd.com/gpu", 1))
+	w.kubeAIModel("chat", nil)
+	w.model("chat", "WaitingForPod", "WaitingForPod")
+}
+
+// A direct runtime in service costs no call: what the API server fills in by
+// itself is no drift.
+func TestCallsPerDirectModelAreTheLeast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.readyModules("litellm", "model-catalog")
+	w.index("omni")
+	time.Sleep(2 * time.Second)
+	_, mark := w.writes.since(0)
+	w.activate("omni", onCPU(""))
+	w.model("omni", "Starting", "WaitingForReadyReplica")
+	w.directPod(w.deployment("omni-runtime"), "omni-runtime-1")
+	w.rolledOut("omni-runtime", 1)
+	w.model("omni", "Ready", "CatalogReady")
+	time.Sleep(2 * time.Second)
+	writes, _ := w.writes.since(mark)
+	var calls []string
+	for _, write := range writes {
+		if !isEvent(write) {
+			calls = append(calls, write)
+		}
+	}
+	require.Len(t, calls, 6, "finalizer, Service, Deployment, and a status for each of three states: %v", calls)
+}
+
+// KubeAI comes after the operator, goes away under it, and comes back.
+func TestKubeAIAppearsVanishesAndReturns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
+	w.start()
+	w.cpuModel("chat")
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	require.Contains(t, *w.model("chat", "WaitingForCRDs", "WaitingForCRDs").Status.Message, "models.kubeai.org is not installed")
+	for range 2 {
+		controlplanetest.InstallCRDs(t, w.config, kubeaicrds.FS)
+		w.kubeAIModel("chat", nil)
+		w.model("chat", "WaitingForPod", "WaitingForPod")
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "models.kubeai.org"}}
+		require.NoError(t, w.client.Delete(t.Context(), crd))
+		w.model("chat", "WaitingForCRDs", "WaitingForCRDs")
+		w.eventually(func() string {
+			if err := w.client.Get(t.Context(), types.NamespacedName{Name: crd.Name}, crd); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("the CRD is still there: %v", err)
+			}
+			return ""
+		})
+	}
+	require.NoError(t, w.client.Delete(t.Context(), &appliancev1alpha1.ModelActivation{ObjectMeta: metav1.ObjectMeta{Name: "chat", Namespace: w.options.Appliance.Namespace}}))
+	w.gone(&appliancev1alpha1.ModelActivation{}, "chat")
+}
+
+// The number of calls that one model costs from nothing to a Pod that is waited
+// for: finalizer, Model, first status, second status, and one event. Everything
+// after that is one status for each thing that happens.
+func TestCallsPerModelAreTheLeast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	w.index("chat")
+	time.Sleep(2 * time.Second)
+	_, mark := w.writes.since(0)
+	calls := func() (made []string) {
+		time.Sleep(2 * time.Second)
+		var writes []string
+		writes, mark = w.writes.since(mark)
+		for _, write := range writes {
+			if !isEvent(write) {
+				made = append(made, write)
+			}
+		}
+		return made
+	}
+	w.cpuModel("chat")
+	w.model("chat", "WaitingForPod", "WaitingForPod")
+	require.Len(t, calls(), 4)
+	pod := w.pod(w.kubeAIModel("chat", nil), "chat-1")
+	w.model("chat", "Starting", "WaitingForReadyReplica")
+	require.Len(t, calls(), 1)
+	w.reports(pod, isReady)
+	w.counts("chat", 1, 1)
+	w.model("chat", "Ready", "CatalogReady")
+	require.Len(t, calls(), 1)
+	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Local.ContextWindow = 1024 })
+	w.model("chat", "Ready", "CatalogReady")
+	require.Len(t, calls(), 2, "Model and status")
 }
