@@ -8,7 +8,6 @@ import (
 
 	envoyv1alpha1 "github.com/envoyproxy/gateway/api/v1alpha1"
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -90,9 +89,6 @@ type Reconciler struct {
 	Now func() time.Time
 }
 
-// staleRetry is the pause after an answer that says that the cache was behind.
-const staleRetry = 100 * time.Millisecond
-
 // Reconcile makes one pass over one instance.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	instance := &appliancev1alpha1.AppInstance{}
@@ -114,12 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("planning instance %s: %w", instance.Name, err)
 	}
-	err = r.carryOut(ctx, instance, plan, facts)
-	if kube.IsStale(err) {
-		log.FromContext(ctx).V(1).Info("cache was behind, looking again", "cause", err.Error())
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return reconcile.Result{}, err
+	return kube.Outcome(ctx, r.carryOut(ctx, instance, plan, facts))
 }
 
 func (r *Reconciler) kinds(ctx context.Context) KindFacts {
@@ -142,61 +133,39 @@ func (r *Reconciler) observe(ctx context.Context, instance *appliancev1alpha1.Ap
 	if facts.Domains, err = r.Domains.Domains(ctx); err != nil {
 		return facts, err
 	}
-	appliance := &appliancev1alpha1.Appliance{}
-	err = r.Client.Get(ctx, r.Appliance, appliance, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
-	if client.IgnoreNotFound(err) != nil {
-		return facts, fmt.Errorf("reading the source from Appliance %s: %w", r.Appliance, err)
-	}
-	if err == nil {
-		facts.Source = sourceOf(appliance)
-	}
-	return facts, nil
-}
-
-func sourceOf(appliance *appliancev1alpha1.Appliance) Source {
-	source := appliance.Spec.Source
-	return Source{Kind: string(source.Kind), Name: source.Name, Namespace: source.Namespace}
+	facts.Source, err = kube.ReadSource(ctx, r.Client, r.Appliance)
+	return facts, err
 }
 
 func (r *Reconciler) world() cacheWorld {
-	return cacheWorld{own: r.Client, foreign: r.Foreign, children: r.Children, namespace: r.Appliance.Namespace, identity: r.Settings.IdentityNamespace}
+	return cacheWorld{
+		CachedModules: kube.CachedModules{Reader: r.Client, Namespace: r.Appliance.Namespace},
+		own:           r.Client, foreign: r.Foreign, children: r.Children,
+		namespace: r.Appliance.Namespace, identity: r.Settings.IdentityNamespace,
+	}
 }
 
-// carryOut makes the calls of a plan: finalizer, side effects, status. A side
-// effect that the API server refuses becomes the status, because trying again
-// does not help and a person must read why.
+// carryOut makes the calls of a plan. A side effect that the API server refuses
+// becomes the status, because trying again does not help and a person must read why.
 func (r *Reconciler) carryOut(ctx context.Context, instance *appliancev1alpha1.AppInstance, plan Plan, facts Facts) error {
-	var failure error
-	if plan.AddFinalizer {
-		_, failure = kube.EnsureFinalizer(ctx, r.Client, instance, kube.FinalizerInstance)
-		if apierrors.IsNotFound(failure) {
-			return nil // the instance is gone
-		}
-	}
-	failure = r.sideEffects(ctx, plan, facts, failure)
-	if failure != nil && (kube.IsStale(failure) || !kube.IsRefused(failure)) {
-		return failure
-	}
-	if failure == nil && plan.DropFinalizer {
-		return kube.DropFinalizer(ctx, r.Client, instance, kube.FinalizerInstance)
-	}
-	before := instance.DeepCopy()
-	instance.Status = plan.Status
-	if failure != nil {
-		instance.Status.Conditions = before.DeepCopy().Status.Conditions
-		refused(instance, failure, facts)
-	}
-	written, err := kube.PatchStatus(ctx, r.Client, before, instance)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if written {
-		kube.Notify(r.Recorder, instance,
-			kube.FindCondition(before.Status.Conditions, conditions.AppInstanceConditionReady),
-			kube.FindCondition(instance.Status.Conditions, conditions.AppInstanceConditionReady),
-			instance.Status.Phase == appliancev1alpha1.AppInstanceStatusPhaseDegraded)
-	}
-	return failure
+	return kube.Pass[*appliancev1alpha1.AppInstance]{
+		Client: r.Client, Recorder: r.Recorder,
+		Finalizer: kube.FinalizerInstance, AddFinalizer: plan.AddFinalizer, DropFinalizer: plan.DropFinalizer,
+		Effects: func(ctx context.Context, failure error) error { return r.sideEffects(ctx, plan, facts, failure) },
+		Status: func(instance *appliancev1alpha1.AppInstance, failure error) {
+			before := instance.Status.DeepCopy()
+			instance.Status = plan.Status
+			if failure != nil {
+				instance.Status.Conditions = before.Conditions
+				refused(instance, failure, facts)
+			}
+		},
+		Conditions: func(instance *appliancev1alpha1.AppInstance) []metav1.Condition { return instance.Status.Conditions },
+		Summary:    conditions.AppInstanceConditionReady,
+		Failed: func(instance *appliancev1alpha1.AppInstance) bool {
+			return instance.Status.Phase == appliancev1alpha1.AppInstanceStatusPhaseDegraded
+		},
+	}.CarryOut(ctx, instance)
 }
 
 // sideEffects sees to the access first, since a route that has to be shut does
@@ -248,7 +217,7 @@ func (r *Reconciler) suspend(ctx context.Context, release *helmv2.HelmRelease, s
 // refused is the status after an answer of the API server that will not get
 // better by itself. The pass is tried again with a growing pause.
 func refused(instance *appliancev1alpha1.AppInstance, failure error, facts Facts) {
-	message := "The API server refused a change: " + kube.Refusal(failure)
+	message := kube.RefusedMessage(failure)
 	if instance.DeletionTimestamp == nil {
 		instance.Status.Phase = appliancev1alpha1.AppInstanceStatusPhaseDegraded
 	}

@@ -30,16 +30,6 @@ type Modules interface {
 	Resolve(name string) (catalogs.Module, bool)
 }
 
-// Source is where Flux finds the charts.
-type Source struct {
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-}
-
-// DefaultSource is used while no Appliance says otherwise (contract/appliance.md C.1).
-var DefaultSource = Source{Kind: "GitRepository", Name: "flux-system", Namespace: "flux-system"}
-
 // Settings are the names that an installation may choose.
 type Settings struct {
 	// IdentityNamespace holds the gateway, its routes and policies, Keycloak and the guard.
@@ -70,10 +60,7 @@ func (s Settings) reserved(namespace string) string {
 type World interface {
 	// Missing says why objects of a CRD cannot exist yet, empty when they can.
 	Missing(ctx context.Context, crd string) (string, error)
-	// Activations are those whose spec.module is one of the names.
-	Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error)
-	// Activation of that name, whatever module it is for; nil when there is none.
-	Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error)
+	kube.ModuleLookup
 	// Namesakes are the instances of the application with that short name.
 	Namesakes(ctx context.Context, application, short string) ([]*appliancev1alpha1.AppInstance, error)
 	// Namespace of that name.
@@ -115,7 +102,7 @@ type Facts struct {
 	// Rival is the older instance with the same host names, nil when there is none.
 	Rival *appliancev1alpha1.AppInstance
 	// Requires has one entry per required module, in the order of the catalog.
-	Requires []Requirement
+	Requires []kube.RequiredModule
 	// MissingCRDs are sentences, one per CRD that the application needs and that is not there.
 	MissingCRDs []string
 	// Namespace is the target, nil when it does not exist.
@@ -128,23 +115,10 @@ type Facts struct {
 	Policies map[string]*envoyv1alpha1.SecurityPolicy
 	Grant    *gatewayv1beta1.ReferenceGrant
 
-	Source   Source
+	Source   kube.Source
 	Domains  kube.Domains
 	Settings Settings
 	Now      time.Time
-}
-
-// Requirement is the state of a required module.
-type Requirement struct {
-	// Key is canonical when the module is known.
-	Key    string
-	Known  bool
-	Static bool
-	// Activation that decides; nil when nobody asked.
-	Activation *appliancev1alpha1.ModuleActivation
-	// NameTaken is an activation for another module under the name that one for
-	// this module would get, so that none can be made.
-	NameTaken *appliancev1alpha1.ModuleActivation
 }
 
 // Catalogs are the two catalogs as they are read now, or why they cannot be.
@@ -157,7 +131,7 @@ type Catalogs struct {
 // Observe collects the facts of one instance, except Source, Domains, Settings and Now.
 func Observe(ctx context.Context, instance *appliancev1alpha1.AppInstance, catalogs Catalogs, kinds KindFacts, world World) (Facts, error) {
 	facts := Facts{
-		Instance: instance, Kinds: kinds, Source: DefaultSource, Domains: kube.DefaultDomains,
+		Instance: instance, Kinds: kinds, Source: kube.DefaultSource, Domains: kube.DefaultDomains,
 		Routes: map[string]*gatewayv1.HTTPRoute{}, Policies: map[string]*envoyv1alpha1.SecurityPolicy{},
 	}
 	short, problem := kube.InstanceShortName(instance)
@@ -195,36 +169,16 @@ func (f *Facts) requirements(ctx context.Context, modules Modules, world World) 
 		}
 	}
 	for _, name := range f.Application.RequiredModules {
-		requirement := Requirement{Key: name}
+		requirement := kube.RequiredModule{Key: name}
 		if module, found := modules.Resolve(name); found {
-			requirement = Requirement{Key: module.Key, Known: true, Static: module.Static}
-			if err := requirement.activation(ctx, append([]string{module.Key}, module.Aliases...), world); err != nil {
+			requirement = kube.RequiredModule{Key: module.Key, Known: true, Static: module.Static}
+			askedAs := append([]string{module.Key}, module.Aliases...)
+			var err error
+			if requirement.Activation, requirement.NameTaken, err = kube.FindActivation(ctx, module.Key, askedAs, world); err != nil {
 				return err
 			}
 		}
 		f.Requires = append(f.Requires, requirement)
-	}
-	return nil
-}
-
-// activation finds the one that decides for the required module, or what stands
-// in its place.
-func (r *Requirement) activation(ctx context.Context, askedAs []string, world World) error {
-	activations, err := world.Activations(ctx, askedAs...)
-	if err != nil {
-		return err
-	}
-	if r.Activation = deciding(activations); r.Activation != nil || r.Static {
-		return nil
-	}
-	namesake, err := world.Activation(ctx, r.Key)
-	switch {
-	case err != nil || namesake == nil:
-		return err
-	case slices.Contains(askedAs, namesake.Spec.Module):
-		r.Activation = namesake // made between the two questions
-	default:
-		r.NameTaken = namesake
 	}
 	return nil
 }
@@ -270,31 +224,11 @@ func (f *Facts) children(ctx context.Context, world World) error {
 	return nil
 }
 
-// deciding is the activation that decides for a module: the oldest that is not
-// being deleted (contract/appliance.md H15), else any.
-func deciding(activations []*appliancev1alpha1.ModuleActivation) *appliancev1alpha1.ModuleActivation {
-	var found *appliancev1alpha1.ModuleActivation
-	for _, candidate := range activations {
-		switch {
-		case found == nil:
-			found = candidate
-		case (candidate.DeletionTimestamp == nil) != (found.DeletionTimestamp == nil):
-			if candidate.DeletionTimestamp == nil {
-				found = candidate
-			}
-		case older(candidate.CreationTimestamp.Time, candidate.Name, found.CreationTimestamp.Time, found.Name):
-			found = candidate
-		}
-	}
-	return found
-}
-
 // rival is the oldest other instance with the same host names, when it is older.
 func rival(instance *appliancev1alpha1.AppInstance, namesakes []*appliancev1alpha1.AppInstance) *appliancev1alpha1.AppInstance {
 	oldest := instance
 	for _, candidate := range namesakes {
-		if candidate.Name != instance.Name &&
-			older(candidate.CreationTimestamp.Time, candidate.Name, oldest.CreationTimestamp.Time, oldest.Name) {
+		if candidate.Name != instance.Name && kube.Older(candidate, oldest) {
 			oldest = candidate
 		}
 	}
@@ -302,14 +236,6 @@ func rival(instance *appliancev1alpha1.AppInstance, namesakes []*appliancev1alph
 		return nil
 	}
 	return oldest
-}
-
-// older orders by creation, then by name: two objects may share a second.
-func older(a time.Time, aName string, b time.Time, bName string) bool {
-	if !a.Equal(b) {
-		return a.Before(b)
-	}
-	return aName < bName
 }
 
 // targetNamespace is where the application runs; the schema fills it in.

@@ -106,7 +106,7 @@ func (p *planner) alive() error {
 		return nil
 	}
 	for _, requirement := range p.Requires {
-		if requirement.Known && !requirement.Static && requirement.Activation == nil && requirement.NameTaken == nil {
+		if requirement.ToEnable() {
 			p.plan.Enable = append(p.plan.Enable, requirement.Key)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-	"sigs.k8s.io/yaml"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/generated/conditions"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "write testdata/*/out.yaml anew")
@@ -52,7 +51,7 @@ type circumstances struct {
 	Absent    []string          `json:"absent,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`
-	Source    *Source           `json:"source,omitempty"`
+	Source    *kube.Source      `json:"source,omitempty"`
 	Gateway   gatewayAnswer     `json:"gateway,omitempty"`
 	// Flux is the Ready condition of the release; True when not given.
 	Flux *metav1.Condition `json:"flux,omitempty"`
@@ -123,39 +122,25 @@ func show(plan Plan) outcome {
 }
 
 func TestPlan(t *testing.T) {
-	cases, err := filepath.Glob("testdata/*/in.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, cases)
-	for _, file := range cases {
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			in := read(t, file)
-			s := simulate(t, in)
-			plans := s.settle()
-			for i, change := range in.Then {
-				s.happen(t, change)
-				if i < len(in.Then)-1 {
-					s.settle()
-					continue
-				}
-				plans = s.settle()
+	kubetest.Cases(t, func(t *testing.T, dir string) {
+		in := read(t, dir)
+		s := simulate(t, in)
+		plans := s.settle()
+		for i, change := range in.Then {
+			s.happen(t, change)
+			if i < len(in.Then)-1 {
+				s.settle()
+				continue
 			}
-			var result []outcome
-			for _, plan := range plans {
-				inTable(t, plan, s.flux.Reason)
-				result = append(result, show(plan))
-			}
-			have, err := yaml.Marshal(result)
-			require.NoError(t, err)
-			golden := filepath.Join(dir, "out.yaml")
-			if *update {
-				require.NoError(t, os.WriteFile(golden, have, 0o600))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(have))
-		})
-	}
+			plans = s.settle()
+		}
+		var result []outcome
+		for _, plan := range plans {
+			inTable(t, plan, s.flux.Reason)
+			result = append(result, show(plan))
+		}
+		kubetest.Golden(t, filepath.Join(dir, "out.yaml"), result, *update)
+	})
 }
 
 // inTable checks that phase and reason are a pair that spec/conditions declares.
@@ -179,12 +164,10 @@ func inTable(t *testing.T, plan Plan, flux string) {
 	t.Fatalf("phase %q is not in the table", plan.Status.Phase)
 }
 
-func read(t *testing.T, file string) situation {
+func read(t *testing.T, dir string) situation {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
 	var in situation
-	require.NoError(t, yaml.UnmarshalStrict(raw, &in))
+	kubetest.Read(t, dir, &in)
 	require.NotEmpty(t, in.Rule)
 	return in
 }
@@ -195,7 +178,7 @@ func simulate(t *testing.T, in situation) *simulation {
 	s := &simulation{
 		t: t, instance: in.Instance, others: in.Others, applications: applications, modules: modules,
 		phases: map[string]string{}, missing: map[string]string{}, kinds: present(), namespace: "present",
-		gateway: accepts, source: Source{Kind: "GitRepository", Name: "magicstick-public", Namespace: "flux-system"},
+		gateway: accepts, source: kube.Source{Kind: "GitRepository", Name: "magicstick-public", Namespace: "flux-system"},
 		flux:   metav1.Condition{Status: metav1.ConditionTrue, Reason: "InstallSucceeded", Message: "Helm install succeeded for release ai/demo.v1 with chart openclaw@0.1.0"},
 		routes: map[string]*gatewayv1.HTTPRoute{}, policies: map[string]*envoyv1alpha1.SecurityPolicy{},
 	}

@@ -35,11 +35,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, configMa
 	instances, err := ctrl.NewControllerManagedBy(mgr).
 		Named("instances").
 		For(&appliancev1alpha1.AppInstance{}).
-		Watches(&appliancev1alpha1.AppInstance{}, handler.EnqueueRequestsFromMapFunc(r.namesakes), builder.WithPredicates(intentChanged())).
+		Watches(&appliancev1alpha1.AppInstance{}, handler.EnqueueRequestsFromMapFunc(r.namesakes), builder.WithPredicates(kube.IntentChanged())).
 		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.requiring)).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.needing), builder.WithPredicates(existenceChanged())).
-		Watches(&appliancev1alpha1.Appliance{}, all, builder.WithPredicates(sourceChanged(r.Appliance))).
-		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(oneOf(configMaps))).
+		Watches(&appliancev1alpha1.Appliance{}, all, builder.WithPredicates(kube.SourceChanged(r.Appliance))).
+		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(kube.Named(configMaps...))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(existenceChanged())).
 		WatchesRawSource(trigger).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -67,11 +67,7 @@ func (r *Reconciler) matching(ctx context.Context, options ...client.ListOption)
 		log.FromContext(ctx).Error(err, "listing instances to look at again")
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(instances))
-	for _, instance := range instances {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(instance)})
-	}
-	return requests
+	return kube.Requests(instances)
 }
 
 // namesakes enqueues the instances that share host names with this one: when
@@ -167,28 +163,6 @@ func (r *Reconciler) labelled(_ context.Context, object client.Object) []reconci
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Appliance.Namespace, Name: name}}}
 }
 
-// oneOf lets some objects through.
-func oneOf(names []types.NamespacedName) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(object client.Object) bool {
-		for _, name := range names {
-			if client.ObjectKeyFromObject(object) == name {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// intentChanged lets through what matters to other instances: that one exists,
-// what it wants, and that it goes. Its status does not.
-func intentChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || going(e)
-		},
-	}
-}
-
 // existenceChanged lets through that something is there, ready to be used, or goes.
 func existenceChanged() predicate.Predicate {
 	return predicate.Funcs{
@@ -198,24 +172,9 @@ func existenceChanged() predicate.Predicate {
 			if isCRD && wasCRD && kube.Established(before) != kube.Established(after) {
 				return true
 			}
-			return going(e)
+			return kube.Going(e)
 		},
 	}
-}
-
-func going(e event.UpdateEvent) bool {
-	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
-}
-
-// sourceChanged lets the Appliance through when releases would change.
-func sourceChanged(appliance types.NamespacedName) predicate.Predicate {
-	return predicate.And(oneOf([]types.NamespacedName{appliance}), predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, isOld := e.ObjectOld.(*appliancev1alpha1.Appliance)
-			after, isNew := e.ObjectNew.(*appliancev1alpha1.Appliance)
-			return !isOld || !isNew || sourceOf(before) != sourceOf(after)
-		},
-	})
 }
 
 func (r *Reconciler) application(ctx context.Context, key string) (catalogs.Application, bool) {

@@ -56,7 +56,7 @@ type simulation struct {
 	kinds        KindFacts
 	namespace    string // present, absent or terminating
 	settings     map[string]string
-	source       Source
+	source       kube.Source
 	gateway      gatewayAnswer
 	flux         metav1.Condition
 

@@ -223,7 +223,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		instance.Spec.Application = "openclaw"
 		s := &simulation{
 			t: rt, instance: instance, applications: applications, modules: modules,
-			phases: map[string]string{}, missing: map[string]string{}, kinds: present(), namespace: "present", gateway: accepts, source: DefaultSource,
+			phases: map[string]string{}, missing: map[string]string{}, kinds: present(), namespace: "present", gateway: accepts, source: kube.DefaultSource,
 			flux:   metav1.Condition{Status: metav1.ConditionTrue, Reason: "InstallSucceeded", Message: "ok"},
 			routes: map[string]*gatewayv1.HTTPRoute{}, policies: map[string]*envoyv1alpha1.SecurityPolicy{},
 		}

@@ -51,6 +51,8 @@ func hostKey(application, short string) string { return short + "." + applicatio
 
 // cacheWorld looks things up in the caches of the manager.
 type cacheWorld struct {
+	kube.CachedModules
+
 	own       client.Reader // our own kinds
 	foreign   client.Reader // those of others
 	children  *kube.Children
@@ -60,14 +62,6 @@ type cacheWorld struct {
 
 func (w cacheWorld) Missing(ctx context.Context, crd string) (string, error) {
 	return kube.MissingCRD(ctx, w.foreign, crd)
-}
-
-func (w cacheWorld) Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivations(ctx, w.own, w.namespace, names...)
-}
-
-func (w cacheWorld) Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivationNamed(ctx, w.own, types.NamespacedName{Namespace: w.namespace, Name: name})
 }
 
 func (w cacheWorld) Namesakes(ctx context.Context, application, short string) ([]*appliancev1alpha1.AppInstance, error) {

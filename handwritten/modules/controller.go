@@ -2,12 +2,10 @@ package modules
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -65,9 +63,6 @@ type Reconciler struct {
 	Now func() time.Time
 }
 
-// staleRetry is the pause after an answer that says that the cache was behind.
-const staleRetry = 100 * time.Millisecond
-
 // Reconcile makes one pass over one activation.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	activation := &appliancev1alpha1.ModuleActivation{}
@@ -86,12 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("planning module %s: %w", activation.Spec.Module, err)
 	}
-	err = r.carryOut(ctx, activation, plan, facts)
-	if kube.IsStale(err) {
-		log.FromContext(ctx).V(1).Info("cache was behind, looking again", "cause", err.Error())
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return reconcile.Result{}, err
+	return kube.Outcome(ctx, r.carryOut(ctx, activation, plan, facts))
 }
 
 func (r *Reconciler) observe(ctx context.Context, activation *appliancev1alpha1.ModuleActivation) (Facts, error) {
@@ -102,66 +92,45 @@ func (r *Reconciler) observe(ctx context.Context, activation *appliancev1alpha1.
 		return facts, err
 	}
 	facts.Settings, facts.Now = r.Settings, r.Now()
-	appliance := &appliancev1alpha1.Appliance{}
-	err = r.Client.Get(ctx, r.Appliance, appliance, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
-	if client.IgnoreNotFound(err) != nil {
-		return facts, fmt.Errorf("reading the source from Appliance %s: %w", r.Appliance, err)
-	}
-	if err == nil {
-		facts.Source = sourceOf(appliance)
-	}
-	return facts, nil
-}
-
-func sourceOf(appliance *appliancev1alpha1.Appliance) Source {
-	source := appliance.Spec.Source
-	return Source{Kind: string(source.Kind), Name: source.Name, Namespace: source.Namespace}
+	facts.Source, err = kube.ReadSource(ctx, r.Client, r.Appliance)
+	return facts, err
 }
 
 func (r *Reconciler) world() World {
-	return cacheWorld{reader: r.Client, kustomizations: r.Foreign, children: r.Children, namespace: r.Appliance.Namespace, fluxNamespace: r.Settings.FluxNamespace}
+	return cacheWorld{
+		CachedModules:  kube.CachedModules{Reader: r.Client, Namespace: r.Appliance.Namespace},
+		kustomizations: r.Foreign, children: r.Children, fluxNamespace: r.Settings.FluxNamespace,
+	}
 }
 
-// carryOut makes the calls of a plan: finalizer, side effects, status. A call
-// that the API server refuses becomes the status, because trying again does not
-// help and a person must read why.
+// carryOut makes the calls of a plan. A call that the API server refuses becomes
+// the status, because trying again does not help and a person must read why.
 func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1.ModuleActivation, plan Plan, facts Facts) error {
-	var failure error
-	if plan.AddFinalizer {
-		_, failure = kube.EnsureFinalizer(ctx, r.Client, activation, kube.FinalizerModule)
-		if apierrors.IsNotFound(failure) {
-			return nil // the activation is gone
-		}
-	}
-	if failure == nil {
-		failure = r.sideEffects(ctx, plan, facts)
-	}
-	if failure != nil && (kube.IsStale(failure) || !kube.IsRefused(failure)) {
-		return failure
-	}
-	if failure == nil && plan.DropFinalizer {
-		return kube.DropFinalizer(ctx, r.Client, activation, kube.FinalizerModule)
-	}
-	before := activation.DeepCopy()
-	activation.Status = plan.Status
-	if failure != nil {
-		activation.Status.Conditions = before.DeepCopy().Status.Conditions
-		refused(activation, failure, facts)
-	}
-	written, err := kube.PatchStatus(ctx, r.Client, before, activation)
-	switch {
-	case kube.IsStale(err):
-		return err // the next pass meets the failure again
-	case err != nil:
-		return errors.Join(failure, client.IgnoreNotFound(err))
-	}
-	if written {
-		kube.Notify(r.Recorder, activation,
-			kube.FindCondition(before.Status.Conditions, conditions.ModuleActivationConditionReady),
-			kube.FindCondition(activation.Status.Conditions, conditions.ModuleActivationConditionReady),
-			activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseDegraded)
-	}
-	return failure
+	return kube.Pass[*appliancev1alpha1.ModuleActivation]{
+		Client: r.Client, Recorder: r.Recorder,
+		Finalizer: kube.FinalizerModule, AddFinalizer: plan.AddFinalizer, DropFinalizer: plan.DropFinalizer,
+		Effects: func(ctx context.Context, failure error) error {
+			if failure != nil {
+				return failure
+			}
+			return r.sideEffects(ctx, plan, facts)
+		},
+		Status: func(activation *appliancev1alpha1.ModuleActivation, failure error) {
+			before := activation.Status.DeepCopy()
+			activation.Status = plan.Status
+			if failure != nil {
+				activation.Status.Conditions = before.Conditions
+				refused(activation, failure, facts)
+			}
+		},
+		Conditions: func(activation *appliancev1alpha1.ModuleActivation) []metav1.Condition {
+			return activation.Status.Conditions
+		},
+		Summary: conditions.ModuleActivationConditionReady,
+		Failed: func(activation *appliancev1alpha1.ModuleActivation) bool {
+			return activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseDegraded
+		},
+	}.CarryOut(ctx, activation)
 }
 
 func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) error {
@@ -245,7 +214,7 @@ func (r *Reconciler) removeAs(ctx context.Context, kustomization *kustomizev1.Ku
 // refused is the status after an answer of the API server that will not get
 // better by itself. The pass is tried again with a growing pause.
 func refused(activation *appliancev1alpha1.ModuleActivation, failure error, facts Facts) {
-	message := "The API server refused a change: " + kube.Refusal(failure)
+	message := kube.RefusedMessage(failure)
 	activation.Status.Phase = appliancev1alpha1.ModuleActivationStatusPhaseDegraded
 	activation.Status.Message = ptr.To(kube.Truncate(message, kube.MaxStatusMessage))
 	kube.SetCondition(&activation.Status.Conditions, metav1.Condition{

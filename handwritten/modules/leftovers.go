@@ -51,9 +51,5 @@ func (r *Reconciler) reconcileLeftover(ctx context.Context, request reconcile.Re
 			return reconcile.Result{}, nil
 		}
 	}
-	err = r.remove(ctx, kustomization)
-	if kube.IsStale(err) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return reconcile.Result{}, err
+	return kube.Outcome(ctx, r.remove(ctx, kustomization))
 }

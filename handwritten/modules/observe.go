@@ -2,7 +2,6 @@ package modules
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -11,12 +10,6 @@ import (
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/kube"
 )
-
-// Source is the Flux source that Kustomizations point at.
-type Source struct{ Kind, Name, Namespace string }
-
-// DefaultSource is used while no Appliance says otherwise (contract/appliance.md C.1).
-var DefaultSource = Source{Kind: "GitRepository", Name: "flux-system", Namespace: "flux-system"}
 
 // Settings are the names that an installation may choose.
 type Settings struct {
@@ -28,10 +21,7 @@ type Settings struct {
 
 // World is what can be looked up, the cache of the controller or a file of a test.
 type World interface {
-	// Activations are those whose spec.module is one of the names.
-	Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error)
-	// Activation of that name, whatever module it is for; nil when there is none.
-	Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error)
+	kube.ModuleLookup
 	// Kustomization of that name in Flux's namespace, nil when there is none.
 	Kustomization(ctx context.Context, name string) (*kustomizev1.Kustomization, error)
 	// Kustomizations that carry the operator's labels for the module.
@@ -64,7 +54,7 @@ type Facts struct {
 	// Requires has one entry per required module, in the order of the catalog.
 	Requires []Requirement
 	Flux     Flux
-	Source   Source
+	Source   kube.Source
 	Settings Settings
 	Now      time.Time
 }
@@ -85,7 +75,7 @@ type Requirement struct {
 
 // Observe collects the facts of one activation. catalog is nil when catalogErr is set.
 func Observe(ctx context.Context, activation *appliancev1alpha1.ModuleActivation, catalog Catalog, catalogErr error, world World, flux Flux) (Facts, error) {
-	facts := Facts{Activation: activation, Flux: flux, Source: DefaultSource}
+	facts := Facts{Activation: activation, Flux: flux, Source: kube.DefaultSource}
 	askedAs := []string{activation.Spec.Module}
 	if catalogErr != nil {
 		facts.CatalogError = catalogErr.Error()
@@ -125,7 +115,8 @@ func (f *Facts) requirements(ctx context.Context, catalog Catalog, world World) 
 		if found {
 			requirement.Key, requirement.Module = module.Key, &module
 			if !module.Static {
-				if err := requirement.activation(ctx, world); err != nil {
+				var err error
+				if requirement.Activation, requirement.NameTaken, err = kube.FindActivation(ctx, module.Key, names(module), world); err != nil {
 					return err
 				}
 			}
@@ -142,50 +133,12 @@ func (f *Facts) requirements(ctx context.Context, catalog Catalog, world World) 
 	return nil
 }
 
-// activation finds the one that decides for the required module, or what stands
-// in its place.
-func (r *Requirement) activation(ctx context.Context, world World) error {
-	askedAs := names(*r.Module)
-	activations, err := world.Activations(ctx, askedAs...)
-	if err != nil {
-		return err
-	}
-	if r.Activation = winner(activations); r.Activation != nil {
-		return nil
-	}
-	if len(activations) > 0 {
-		r.Activation = activations[0]
-		return nil
-	}
-	namesake, err := world.Activation(ctx, r.Key)
-	switch {
-	case err != nil || namesake == nil:
-		return err
-	case slices.Contains(askedAs, namesake.Spec.Module):
-		r.Activation = namesake // made between the two questions
-	default:
-		r.NameTaken = namesake
-	}
-	return nil
-}
-
 // winner is the oldest activation that is not being deleted (contract/appliance.md
 // H15). One that is being deleted gives way, so that its successor takes over
 // the running module instead of installing it again.
 func winner(activations []*appliancev1alpha1.ModuleActivation) *appliancev1alpha1.ModuleActivation {
-	var oldest *appliancev1alpha1.ModuleActivation
-	for _, candidate := range activations {
-		if candidate.DeletionTimestamp == nil && (oldest == nil || older(candidate, oldest)) {
-			oldest = candidate
-		}
+	if oldest := kube.Deciding(activations); oldest != nil && oldest.DeletionTimestamp == nil {
+		return oldest
 	}
-	return oldest
-}
-
-// older orders by creation, then by name: two objects may share a second.
-func older(a, b *appliancev1alpha1.ModuleActivation) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
+	return nil
 }

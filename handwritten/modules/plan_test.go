@@ -1,29 +1,23 @@
 package modules
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
-	"sigs.k8s.io/yaml"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/generated/catalogs"
 	"magicstick.dev/operator/generated/conditions"
 	parsed "magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "write testdata/*/out.yaml anew")
@@ -40,7 +34,7 @@ type situation struct {
 	CatalogError string `json:"catalogError,omitempty"`
 	// Catalog replaces the shipped one.
 	Catalog json.RawMessage `json:"catalog,omitempty"`
-	Source  *Source         `json:"source,omitempty"`
+	Source  *kube.Source    `json:"source,omitempty"`
 
 	Activations []*appliancev1alpha1.ModuleActivation `json:"activations"`
 	// Kustomizations that the operator applied: it owns every field that is shown.
@@ -110,36 +104,22 @@ func (w fileWorld) Kustomizations(_ context.Context, module string) (found []*ku
 // cases S005, S099 and S100 run on an API server in handwritten/operator; S100
 // is also TestPlan/disabled-removes, S099 TestPlan/disabled-dependency-is-never-revived.
 func TestPlan(t *testing.T) {
-	cases, err := filepath.Glob("testdata/*/in.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, cases)
-	for _, file := range cases {
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			facts := load(t, file)
-			plan, err := Compute(facts)
-			require.NoError(t, err)
-			result := outcome{AddFinalizer: plan.AddFinalizer, DropFinalizer: plan.DropFinalizer, Enable: plan.Enable, Status: plan.Status}
-			if plan.Apply != nil {
-				result.Apply = plan.Apply
-			}
-			result.Suspend, result.Remove, result.Retire = namesOf(plan.Suspend), namesOf(plan.Remove), namesOf(plan.Retire)
-			have, err := yaml.Marshal(result)
-			require.NoError(t, err)
-			golden := filepath.Join(dir, "out.yaml")
-			if *update {
-				require.NoError(t, os.WriteFile(golden, have, 0o600))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(have))
-			inTable(t, plan, facts)
+	kubetest.Cases(t, func(t *testing.T, dir string) {
+		facts := load(t, dir)
+		plan, err := Compute(facts)
+		require.NoError(t, err)
+		result := outcome{AddFinalizer: plan.AddFinalizer, DropFinalizer: plan.DropFinalizer, Enable: plan.Enable, Status: plan.Status}
+		if plan.Apply != nil {
+			result.Apply = plan.Apply
+		}
+		result.Suspend, result.Remove, result.Retire = namesOf(plan.Suspend), namesOf(plan.Remove), namesOf(plan.Retire)
+		kubetest.Golden(t, filepath.Join(dir, "out.yaml"), result, *update)
+		inTable(t, plan, facts)
 
-			again, err := Compute(facts)
-			require.NoError(t, err)
-			require.Equal(t, plan, again, "the same facts give the same plan")
-		})
-	}
+		again, err := Compute(facts)
+		require.NoError(t, err)
+		require.Equal(t, plan, again, "the same facts give the same plan")
+	})
 }
 
 func namesOf(kustomizations []*kustomizev1.Kustomization) (found []string) {
@@ -173,12 +153,10 @@ func inTable(t *testing.T, plan Plan, facts Facts) {
 	t.Fatalf("phase %q is not in the table", plan.Status.Phase)
 }
 
-func load(t *testing.T, file string) Facts {
+func load(t *testing.T, dir string) Facts {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
 	var in situation
-	require.NoError(t, yaml.UnmarshalStrict(raw, &in))
+	kubetest.Read(t, dir, &in)
 	require.NotEmpty(t, in.Rule)
 	if in.Catalog == nil {
 		in.Catalog = catalogs.ShippedModuleCatalogJSON()
@@ -187,7 +165,7 @@ func load(t *testing.T, file string) Facts {
 	require.NoError(t, err)
 	for _, kustomization := range in.Kustomizations {
 		kustomization.Namespace = "flux-system"
-		kustomization.ManagedFields = []metav1.ManagedFieldsEntry{ownership(t, kustomization)}
+		kubetest.Own(t, kustomization, "suspend", "wait")
 	}
 	in.Kustomizations = append(in.Kustomizations, in.Foreign...)
 	flux := Flux{Presence: kube.Present}
@@ -214,30 +192,4 @@ func load(t *testing.T, file string) Facts {
 	facts.Settings = Settings{FluxNamespace: "flux-system", SettingsConfigMap: "ai-appliance-settings"}
 	facts.Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return facts
-}
-
-// ownership is the managed fields entry of an object whose labels and spec the
-// operator applied as they stand. Unlike a typed object, what was applied says
-// false where the operator renders false.
-func ownership(t *testing.T, kustomization *kustomizev1.Kustomization) metav1.ManagedFieldsEntry {
-	t.Helper()
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kustomization)
-	require.NoError(t, err)
-	spec, ok := fields["spec"].(map[string]any)
-	require.True(t, ok)
-	for _, name := range []string{"suspend", "wait"} {
-		if _, found := spec[name]; !found {
-			spec[name] = false
-		}
-	}
-	applied := map[string]any{"spec": spec}
-	if metadata, found := fields["metadata"].(map[string]any); found && metadata["labels"] != nil {
-		applied["metadata"] = map[string]any{"labels": metadata["labels"]}
-	}
-	raw, err := fieldpath.SetFromValue(value.NewValueInterface(applied)).ToJSON()
-	require.NoError(t, err)
-	return metav1.ManagedFieldsEntry{
-		Manager: kube.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
-		FieldsV1: metav1.NewFieldsV1(string(bytes.TrimSpace(raw))),
-	}
 }

@@ -33,9 +33,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, catalog 
 	activations, err := ctrl.NewControllerManagedBy(mgr).
 		Named("modules").
 		For(&appliancev1alpha1.ModuleActivation{}).
-		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(intentChanged())).
-		Watches(&appliancev1alpha1.Appliance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(r.Appliance), sourceChanged())).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(catalog))).
+		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(kube.IntentChanged())).
+		Watches(&appliancev1alpha1.Appliance{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(kube.SourceChanged(r.Appliance))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(kube.Named(catalog))).
 		WatchesRawSource(trigger).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Build(r)
@@ -45,7 +45,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, catalog 
 	leftovers, err := ctrl.NewControllerManagedBy(mgr).
 		Named("module-leftovers").
 		Watches(&appliancev1alpha1.ModuleActivation{}, handler.EnqueueRequestsFromMapFunc(r.kustomizationsOf), builder.WithPredicates(deletions())).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.allKustomizations), builder.WithPredicates(named(catalog))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.allKustomizations), builder.WithPredicates(kube.Named(catalog))).
 		WatchesRawSource(leftoverTrigger).
 		Build(reconcile.Func(r.reconcileLeftover))
 	if err != nil {
@@ -126,11 +126,7 @@ func (r *Reconciler) affected(ctx context.Context, modules ...string) []reconcil
 		log.FromContext(ctx).Error(err, "listing activations to look at again")
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(activations))
-	for _, activation := range activations {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(activation)})
-	}
-	return requests
+	return kube.Requests(activations)
 }
 
 func (r *Reconciler) kustomizationsOf(ctx context.Context, object client.Object) []reconcile.Request {
@@ -165,35 +161,6 @@ func (r *Reconciler) labelled(ctx context.Context, labels client.MatchingLabels)
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
-}
-
-// named lets one object through.
-func named(name types.NamespacedName) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return client.ObjectKeyFromObject(object) == name
-	})
-}
-
-// intentChanged lets through what matters to other activations: that one
-// exists, what it wants, and that it goes. Its status does not.
-func intentChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-				(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
-		},
-	}
-}
-
-// sourceChanged lets an Appliance through when Kustomizations would change.
-func sourceChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, isOld := e.ObjectOld.(*appliancev1alpha1.Appliance)
-			after, isNew := e.ObjectNew.(*appliancev1alpha1.Appliance)
-			return !isOld || !isNew || sourceOf(before) != sourceOf(after)
-		},
-	}
 }
 
 func deletions() predicate.Predicate {

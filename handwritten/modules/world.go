@@ -8,25 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	"magicstick.dev/operator/handwritten/kube"
 )
 
 // cacheWorld looks things up in the caches of the manager.
 type cacheWorld struct {
-	reader         client.Reader // our own kinds
+	kube.CachedModules
+
 	kustomizations client.Reader // Flux's
 	children       *kube.Children
-	namespace      string
 	fluxNamespace  string
-}
-
-func (w cacheWorld) Activations(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivations(ctx, w.reader, w.namespace, names...)
-}
-
-func (w cacheWorld) Activation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivationNamed(ctx, w.reader, types.NamespacedName{Namespace: w.namespace, Name: name})
 }
 
 func (w cacheWorld) Kustomization(ctx context.Context, name string) (*kustomizev1.Kustomization, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -37,9 +36,6 @@ type Reconciler struct {
 	// Namespace of the AppInstances.
 	Namespace string
 }
-
-// staleRetry is the pause after an answer that says that the cache was behind.
-const staleRetry = 100 * time.Millisecond
 
 // Setup adds the controller to the manager. The cache holds those of the three
 // kinds that carry the operator's label.
@@ -78,11 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	for i := range list.Items {
 		instances = append(instances, &list.Items[i])
 	}
-	err := r.carryOut(ctx, namespace.Name, Compute(namespace, instances))
-	if kube.IsStale(err) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	}
-	return reconcile.Result{}, err
+	return kube.Outcome(ctx, r.carryOut(ctx, namespace.Name, Compute(namespace, instances)))
 }
 
 func (r *Reconciler) carryOut(ctx context.Context, namespace string, plan Plan) error {

@@ -2,16 +2,15 @@ package tenants
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/handwritten/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "write testdata/*/out.yaml anew")
@@ -25,28 +24,12 @@ type situation struct {
 }
 
 func TestPlan(t *testing.T) {
-	cases, err := filepath.Glob("testdata/*/in.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, cases)
-	for _, file := range cases {
-		dir := filepath.Dir(file)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var in situation
-			require.NoError(t, yaml.UnmarshalStrict(raw, &in))
-			require.NotEmpty(t, in.Rule)
-			have, err := yaml.Marshal(Compute(in.Namespace, in.Instances))
-			require.NoError(t, err)
-			golden := filepath.Join(dir, "out.yaml")
-			if *update {
-				require.NoError(t, os.WriteFile(golden, have, 0o600))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(have))
-		})
-	}
+	kubetest.Cases(t, func(t *testing.T, dir string) {
+		var in situation
+		kubetest.Read(t, dir, &in)
+		require.NotEmpty(t, in.Rule)
+		kubetest.Golden(t, filepath.Join(dir, "out.yaml"), Compute(in.Namespace, in.Instances), *update)
+	})
 }
 
 func TestAgents(t *testing.T) {
