@@ -186,7 +186,7 @@ func KeyRefs(facts Facts, settings Settings) []KeyRef {
 func externalActivation(activation *appliancev1alpha1.ModelActivation, settings Settings) (ExternalModel, bool) {
 	spec := activation.Spec.External
 	if activation.Spec.Type != appliancev1alpha1.ModelActivationSpecTypeExternal || spec == nil || spec.Model == "" ||
-		!enabled(activation) || activation.Spec.TargetNamespace != settings.Namespace {
+		!enabled(activation) || activation.Spec.TargetNamespace != settings.Namespace && activation.Spec.TargetNamespace != externalNamespace {
 		return ExternalModel{}, false
 	}
 	model := ExternalModel{

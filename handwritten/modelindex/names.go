@@ -69,6 +69,8 @@ const (
 	labelActivation = "appliance.magicstick.dev/modelactivation"
 	// externalKey of the ConfigMap of external models.
 	externalKey = "models.json"
+	// externalNamespace is what external activations must have as their target.
+	externalNamespace = "ai"
 	// runtimePort is where direct runtimes answer (contract/appliance.md C.8).
 	runtimePort = 8000
 )

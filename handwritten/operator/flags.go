@@ -54,6 +54,7 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	text(&f.ModelRegistry, "model-registry", "MODEL_REGISTRY", "registry with the images of prepared models, <host>[:<port>][/<prefix>]; empty for none")
 	text(&f.ModelCache, "model-cache", "MODEL_CACHE", "folder on the nodes where runtimes without KubeAI keep the files of models; empty for none")
 	text(&f.HuggingFaceSecret, "huggingface-secret-name", "HUGGINGFACE_SECRET_NAME", "Secret with the key token for gated repositories, in the namespace of the models; empty for none")
+	f.registerIndex(flags)
 	text(&f.FluxNamespace, "flux-namespace", "FLUX_NAMESPACE", "namespace of Flux, where Kustomizations are made")
 	text(&f.SettingsConfigMap, "settings-configmap-name", "SETTINGS_CONFIGMAP_NAME", "ConfigMap with the appliance's settings, in the namespace of Flux")
 	text(&f.IdentityNamespace, "identity-namespace", "IDENTITY_NAMESPACE", "namespace of the gateway, its routes and policies, Keycloak and the guard")

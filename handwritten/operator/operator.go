@@ -39,6 +39,7 @@ import (
 	"magicstick.dev/operator/handwritten/appliance"
 	"magicstick.dev/operator/handwritten/instances"
 	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/modelindex"
 	"magicstick.dev/operator/handwritten/modules"
 	"magicstick.dev/operator/handwritten/tenants"
 )
@@ -83,7 +84,7 @@ func New(ctx context.Context, connection *rest.Config, options Options) (manager
 	connection.UserAgent = rest.DefaultKubernetesUserAgent() + " " + kube.FieldManager
 	mgr, err := ctrl.NewManager(connection, manager.Options{
 		Scheme:                        scheme,
-		MapperProvider:                kube.OptionalMapper(scheme, slices.Concat(instances.OptionalKinds(), activations.OptionalKinds(), []kube.OptionalKind{modules.KustomizationKind()})...),
+		MapperProvider:                kube.OptionalMapper(scheme, slices.Concat(instances.OptionalKinds(), activations.OptionalKinds(), []kube.OptionalKind{modules.KustomizationKind(), modelindex.AgentTemplateKind()})...),
 		Cache:                         cacheOptions(options),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
@@ -137,6 +138,7 @@ func cacheOptions(options Options) cache.Options {
 			&appsv1.Deployment{}:                        {Namespaces: models, Transform: kube.KeepOwnManagedFields},
 			&kubeaiv1.Model{}:                           {Namespaces: models, Transform: kube.KeepOwnManagedFields},
 			&aiv1alpha1.Model{}:                         {Namespaces: models, Transform: drop},
+			modelindex.AgentTemplateKind().Prototype:    {Namespaces: models, Transform: drop},
 			&aiv1alpha1.ClusterModel{}:                  {Transform: drop},
 			&corev1.Namespace{}:                         {Transform: drop},
 			&helmv2.HelmRelease{}:                       {Namespaces: own, Transform: kube.KeepOwnManagedFields},
@@ -210,6 +212,13 @@ func controllers(ctx context.Context, mgr manager.Manager, connection *rest.Conf
 	if err := models(ctx, mgr, foreign, kinds, catalogs, options); err != nil {
 		return err
 	}
+	indexReconciler := &modelindex.Reconciler{
+		Client: mgr.GetClient(), Foreign: foreign, Live: mgr.GetAPIReader(), Children: kube.NewChildren(foreign), Kinds: kinds,
+		Appliance: options.Appliance, Settings: options.indexSettings(), Recorder: recorder, Now: options.Now,
+	}
+	if err := indexReconciler.Setup(mgr, kinds); err != nil {
+		return err
+	}
 	tenantReconciler := &tenants.Reconciler{Client: foreign, Children: kube.NewChildren(foreign), Namespace: options.Appliance.Namespace}
 	if err := tenantReconciler.Setup(mgr); err != nil {
 		return err
@@ -245,7 +254,11 @@ func models(ctx context.Context, mgr manager.Manager, foreign client.Client, kin
 	if err := mgr.Add(sampler); err != nil {
 		return fmt.Errorf("adding the sampler of memory: %w", err)
 	}
-	return nil
+	inUse := &activations.InUse{
+		Client: mgr.GetClient(), Children: kube.NewChildren(foreign), Kinds: kinds,
+		Namespace: options.Appliance.Namespace, Namespaces: reconciler.Namespaces, Recorder: reconciler.Recorder,
+	}
+	return inUse.Setup(mgr, kinds)
 }
 
 // probes: alive when the process answers, ready when the caches are filled. A

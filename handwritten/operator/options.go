@@ -13,6 +13,7 @@ import (
 
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/modelindex"
 )
 
 // Options are the choices of an installation. The zero value is not useful;
@@ -30,6 +31,8 @@ type Options struct {
 	ModelNamespace string
 	// ModelIndex is the ConfigMap there that lists the models in service.
 	ModelIndex string
+	// Index are the settings of the model index; its namespace and name are those above.
+	Index modelindex.Settings
 	// ModelRegistry has the images of prepared models, <host>[:<port>][/<prefix>];
 	// empty when there is none.
 	ModelRegistry string
@@ -78,6 +81,7 @@ func DefaultOptions() Options {
 		RealtimeProfiles:   types.NamespacedName{Namespace: "ai-system", Name: catalogs.RealtimeSource.Name},
 		ModelNamespace:     "ai",
 		ModelIndex:         "ai-model-catalog",
+		Index:              modelindex.DefaultSettings(),
 		ModelCache:         "/var/lib/magicstick/model-cache",
 		HuggingFaceSecret:  "kubeai-huggingface",
 		FluxNamespace:      "flux-system",
@@ -149,6 +153,9 @@ func (o Options) Validate() error {
 			problems = append(problems, fmt.Errorf("%s %q: want host:port, :port, or 0 for none: %w", option, address, err))
 		}
 	}
+	if err := o.indexSettings().Validate(); err != nil {
+		problems = append(problems, err)
+	}
 	if o.LeaseDuration < time.Second {
 		problems = append(problems, fmt.Errorf("lease duration %s: must be at least 1 s", o.LeaseDuration))
 	}
@@ -159,4 +166,11 @@ func (o Options) Validate() error {
 		problems = append(problems, errors.New("clock: missing"))
 	}
 	return errors.Join(problems...)
+}
+
+// indexSettings are those of the index at the place where this installation has it.
+func (o Options) indexSettings() modelindex.Settings {
+	settings := o.Index
+	settings.Namespace, settings.ConfigMap = o.ModelNamespace, o.ModelIndex
+	return settings
 }
