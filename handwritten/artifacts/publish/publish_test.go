@@ -182,7 +182,7 @@ func TestG05SameBytesGiveSameDigests(t *testing.T) {
 		_, err = io.Copy(file, io.NewSectionReader(content, 0, content.Size()))
 		require.NoError(t, errors.Join(err, file.Close()))
 	}
-	first, second := startRegistry(t, registrytest.Options{Folder: t.TempDir()}), startRegistry(t, registrytest.Options{Basic: true})
+	first, second := startRegistry(t, registrytest.Options{Folder: t.TempDir()}), startRegistry(t, registrytest.Options{Basic: true, Folder: t.TempDir()})
 	remote, err := Publish(t.Context(), planOf(t, hub, "hf://owner/model@main"), targetOf(t, first, "ai/model"), "v1", quick())
 	require.NoError(t, err)
 	local, err := Publish(t.Context(), planOf(t, nil, folder), targetOf(t, second, "other/name"), "v2", quick())
@@ -324,7 +324,9 @@ func TestManifestsAreReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			registry := startRegistry(t, registrytest.Options{Wrap: wrap})
-			_, err := Publish(t.Context(), planOf(t, nil, folder), targetOf(t, registry, "ai/model"), "v1", quick())
+			options := quick()
+			options.Transfer.Retry.For = 200 * time.Millisecond
+			_, err := Publish(t.Context(), planOf(t, nil, folder), targetOf(t, registry, "ai/model"), "v1", options)
 			require.Error(t, err)
 			assert.NotZero(t, ExitCode(err))
 		})

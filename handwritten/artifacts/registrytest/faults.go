@@ -15,6 +15,8 @@ type Faults struct {
 	CutAfter func(r *http.Request) int64
 	// Header changes the header of an answer.
 	Header func(r *http.Request, status int, header http.Header)
+	// OnBytes is called with Received whenever it grew.
+	OnBytes func(received int64)
 	// Received counts the bytes of bodies of PATCH and PUT to uploads.
 	Received atomic.Int64
 	// Requests counts all requests that write.
@@ -66,7 +68,10 @@ func (b *countedBody) Read(p []byte) (int, error) {
 		p = p[:min(int64(len(p)), b.left)]
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.faults.Received.Add(int64(n))
+	received := b.faults.Received.Add(int64(n))
+	if n > 0 && b.faults.OnBytes != nil {
+		b.faults.OnBytes(received)
+	}
 	if b.left > 0 {
 		b.left -= int64(n)
 	}

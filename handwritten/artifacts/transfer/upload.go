@@ -329,17 +329,18 @@ func (u *upload) locate(ctx context.Context) error {
 			return err
 		}
 		u.session, u.at, u.sent = up, 0, 0
+		u.noteSession(true) // a session that nobody remembers is sent for nothing
 	}
 	u.unsure = false
 	u.show(u.at)
-	u.noteSession()
+	u.noteSession(false)
 	return nil
 }
 
 // noteSession puts the location of the upload into the checkpoint.
-func (u *upload) noteSession() {
+func (u *upload) noteSession(urgent bool) {
 	location := u.session.location
-	u.ledger.update(u.blob.Name, false, func(r *blobRecord) { r.Session = location })
+	u.ledger.update(u.blob.Name, urgent, func(r *blobRecord) { r.Session = location })
 }
 
 // transmit sends what the registry lacks and hashes what was not hashed.
@@ -389,7 +390,7 @@ func (u *upload) sendChunk(ctx context.Context, c *cursor) error {
 	u.at += length
 	u.refusals = 0
 	u.show(u.at)
-	u.noteSession()
+	u.noteSession(false)
 	return nil
 }
 
