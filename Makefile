@@ -9,7 +9,7 @@ BIN := $(CURDIR)/.bin
 ASSETS := $(if $(KUBEBUILDER_ASSETS),$(KUBEBUILDER_ASSETS),$(BIN)/controlplane)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -X magicstick.dev/operator/handwritten/validate.Version=$(VERSION)
-DEV_FLAGS := $(if $(ONCE),--once) $(if $(FLUX),--flux) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(PORT),--port "$(PORT)")
+DEV_FLAGS := $(if $(ONCE),--once) $(if $(filter 0 false no,$(STANDINS)),--stand-ins=false) $(if $(FLUX),--flux) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(PORT),--port "$(PORT)")
 
 # timed NAME,COMMAND runs the command and says how long it took.
 define timed
@@ -22,7 +22,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),flux) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. KUBECONFIG=...: use that cluster. DATA_DIR=...: keep everything in that folder. PORT=...: of the API server.
+run: $(if $(KUBECONFIG),,controlplane) $(if $(FLUX),flux) ## Run everything on this machine. ONCE=1: print the table after convergence and exit. FLUX=1: with the real Flux controllers. STANDINS=0: play neither Flux, KubeAI nor LiteLLM. KUBECONFIG=...: use that cluster. DATA_DIR=...: keep everything in that folder. PORT=...: of the API server.
 	@go build -ldflags "$(LDFLAGS)" -o $(BIN)/magicstick ./cmd/magicstick
 	@KUBEBUILDER_ASSETS=$(ASSETS) exec $(BIN)/magicstick dev --end-with-parent $(DEV_FLAGS)
 
@@ -62,6 +62,11 @@ test-peers: controlplane peers ## Run the tests against the real Flux controller
 .PHONY: bench
 bench: controlplane ## Run the benchmarks.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-models
+bench-models: controlplane ## Resolve and render one model, and put 1000 into service at once, beside controls that only write.
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/activations -run '^$$' -bench ResolveAndRender -benchmem
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/operator -run '^$$' -bench BenchmarkModels -benchtime 1x -timeout 20m
 
 .PHONY: bench-guard
 bench-guard: controlplane ## Send the access guard 1000 checks a second and print p50 and p99 beside an empty handler's.
