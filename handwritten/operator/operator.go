@@ -258,7 +258,11 @@ func models(ctx context.Context, mgr manager.Manager, foreign client.Client, kin
 		Client: mgr.GetClient(), Children: kube.NewChildren(foreign), Kinds: kinds,
 		Namespace: options.Appliance.Namespace, Namespaces: reconciler.Namespaces, Recorder: reconciler.Recorder,
 	}
-	return inUse.Setup(mgr, kinds)
+	if err := inUse.Setup(mgr, kinds); err != nil {
+		return err
+	}
+	profiles := &activations.Profiles{Activations: reconciler, Children: kube.NewChildren(foreign), Namespace: options.FluxNamespace}
+	return profiles.Setup(mgr, kinds, options.ModuleCatalog, options.ModelPresets, options.EngineCatalog, options.RealtimeProfiles)
 }
 
 // probes: alive when the process answers, ready when the caches are filled. A
