@@ -26,7 +26,7 @@ import (
 // moduleKustomizations are the Kustomizations of modules that models need.
 var moduleKustomizations = map[string]string{
 	"kubeai": "platform-kubeai", "litellm": "app-litellm", "model-catalog": "app-model-catalog",
-	"amd-gpu": "platform-amd-gpu",
+	"gpu": "platform-gpu", "amd-gpu": "platform-amd-gpu", "intel-gpu": "platform-intel-gpu",
 }
 
 // readyModules plays Flux for modules that models need until they are Ready.

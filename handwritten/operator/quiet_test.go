@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 )
 
@@ -26,16 +27,23 @@ func TestSteadyStateIsQuiet(t *testing.T) {
 	}
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
+	clock := w.clock()
 	w.static("infrastructure-basis", metav1.ConditionTrue)
 	w.create(defaultAppliance("litellm", "model-catalog"))
-	w.create(activation("anything-llm")) // Degraded
-	w.create(activation("gpu"))          // waits for nfd
-	w.create(activation("kubeai"))       // Flux never answers
-	w.create(activation("nonsense"))     // unknown
-	w.create(activation("nfd"))          // static
+	w.create(activation("anything-llm"))      // Degraded
+	w.create(activation("gpu"))               // waits for nfd
+	w.create(activation("openclaw-operator")) // Flux never answers
+	w.create(activation("nonsense"))          // unknown
+	w.create(activation("nfd"))               // static
 	off := activation("hermes-operator")
 	off.Spec.Enabled = ptr.To(false)
 	w.create(off)
+	w.index("in-service", "omni")
+	w.cpuModel("in-service")
+	w.cpuModel("no-pod")
+	w.activate("omni", onCPU(""))
+	w.activate("refused", appliancev1alpha1.ModelActivationSpecLocal{Preset: "nonsense"})
+	w.activate("no-gpu", appliancev1alpha1.ModelActivationSpecLocal{Preset: "qwen2505bcpu", ComputeTarget: "intel-gpu", VRAM: "4Gi"}) // waits for nfd
 	w.start()
 	for _, name := range []string{"app-litellm", "app-model-catalog"} {
 		w.kustomization(name, running)
@@ -47,11 +55,30 @@ func TestSteadyStateIsQuiet(t *testing.T) {
 	w.module("model-catalog", "Ready", "KustomizationReady")
 	w.module("anything-llm", "Degraded", "BuildFailed")
 	w.module("gpu", "WaitingForModules", "WaitingForModules")
-	w.module("kubeai", "Reconciling", "WaitingForKustomization")
+	w.readyModules("kubeai")
+	w.kubeAIModel("no-pod", nil)
+	w.eventually(func() string {
+		if w.model("no-pod", "WaitingForPod", "WaitingForPod").Status.PodCreation == nil {
+			return "the timer does not run"
+		}
+		return ""
+	})
+	clock.forward(2 * time.Minute)
+	w.touch("no-pod")
+	w.reports(w.pod(w.kubeAIModel("in-service", nil), "in-service-1"), isReady)
+	w.counts("in-service", 1, 1)
+	w.directPod(w.deployment("omni-runtime"), "omni-runtime-1")
+	w.rolledOut("omni-runtime", 1)
+	w.module("openclaw-operator", "Reconciling", "WaitingForKustomization")
+	w.model("in-service", "Ready", "CatalogReady")
+	w.model("omni", "Ready", "CatalogReady")
+	w.model("refused", "Degraded", "InvalidModelSpec")
+	w.model("no-gpu", "WaitingForModules", "WaitingForModules")
 	w.module("nonsense", "Degraded", "UnknownModule")
 	w.module("nfd", "Degraded", "StaticModule")
 	w.module("hermes-operator", "Disabled", "Disabled")
 	w.appliance("Degraded", "Degraded")
+	w.model("no-pod", "Degraded", "ModelPodCreationStalled")
 	time.Sleep(3 * time.Second) // the last coalesced write and its event
 
 	versions := w.versions()
@@ -66,13 +93,16 @@ func TestSteadyStateIsQuiet(t *testing.T) {
 func (w *world) versions() map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
-	for _, list := range []client.ObjectList{&appliancev1alpha1.ApplianceList{}, &appliancev1alpha1.ModuleActivationList{}} {
+	for _, list := range []client.ObjectList{&appliancev1alpha1.ApplianceList{}, &appliancev1alpha1.ModuleActivationList{}, &appliancev1alpha1.ModelActivationList{}} {
 		require.NoError(w.t, w.client.List(w.t.Context(), list, client.InNamespace(w.options.Appliance.Namespace)))
 		w.note(found, list)
 	}
 	kustomizations := &kustomizev1.KustomizationList{}
 	require.NoError(w.t, w.client.List(w.t.Context(), kustomizations, client.InNamespace(w.options.FluxNamespace)))
 	w.note(found, kustomizations)
+	models := &kubeaiv1.ModelList{}
+	require.NoError(w.t, w.client.List(w.t.Context(), models, client.InNamespace(w.options.ModelNamespace)))
+	w.note(found, models)
 	return found
 }
 
@@ -86,6 +116,14 @@ func (w *world) note(found map[string]string, list client.ObjectList) {
 	case *appliancev1alpha1.ModuleActivationList:
 		for i := range list.Items {
 			found["ModuleActivation "+list.Items[i].Name] = list.Items[i].ResourceVersion
+		}
+	case *appliancev1alpha1.ModelActivationList:
+		for i := range list.Items {
+			found["ModelActivation "+list.Items[i].Name] = list.Items[i].ResourceVersion
+		}
+	case *kubeaiv1.ModelList:
+		for i := range list.Items {
+			found["Model "+list.Items[i].Name] = list.Items[i].ResourceVersion
 		}
 	case *kustomizev1.KustomizationList:
 		for i := range list.Items {

@@ -23,6 +23,7 @@ import (
 	"magicstick.dev/operator/generated/crds"
 	fluxcrds "magicstick.dev/operator/generated/external/crds"
 	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
+	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/operator"
 )
@@ -97,8 +98,10 @@ func TestPermissionsAreSmall(t *testing.T) {
 					require.True(t, clusterWide[resource], "%s in all namespaces: %v", resource, rule.Verbs)
 					// U015
 					switch resource {
-					case "namespaces", "customresourcedefinitions", "nodes", "clustermodels":
+					case "namespaces", "customresourcedefinitions", "nodes":
 						require.ElementsMatch(t, reading, rule.Verbs, resource)
+					case "clustermodels": // the finalizer of those in use
+						require.Subset(t, append(reading, "patch"), rule.Verbs, resource)
 					case "resourcequotas", "limitranges":
 						require.NotContains(t, rule.Verbs, "delete", resource)
 					}
@@ -111,7 +114,7 @@ func TestPermissionsAreSmall(t *testing.T) {
 // The operator does its work with these permissions and no others.
 func TestPermissionsAreEnough(t *testing.T) {
 	t.Parallel()
-	config := controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS))
+	config := controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS, kubeaicrds.FS))
 	w := newWorld(t, config)
 	for _, namespace := range []string{"ai-system", "flux-system", "identity-system", "ai"} {
 		require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
@@ -150,6 +153,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 	require.NoError(t, w.client.Delete(t.Context(), w.module("litellm", "Ready", "KustomizationReady")))
 	w.gone(&kustomizev1.Kustomization{}, "app-litellm")
 	w.instanceWithThesePermissions()
+	w.modelWithThesePermissions()
 	w.eventually(func() string {
 		list := &corev1.EventList{}
 		require.NoError(t, w.client.List(t.Context(), list, client.InNamespace("ai-system")))
