@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,15 @@ func TestPublishProcess(_ *testing.T) {
 	}
 	at := slices.Index(os.Args, "--")
 	os.Args = append(os.Args[:1], os.Args[at+1:]...)
-	os.Exit(run())
+	profile, err := os.Create(os.Getenv("BENCH_PROFILE")) // of the benchmark; none when it does not say so
+	if err == nil {
+		err = pprof.StartCPUProfile(profile)
+	}
+	code := run()
+	if err == nil {
+		pprof.StopCPUProfile()
+	}
+	os.Exit(code)
 }
 
 // publishing is one run of the command in a process of its own.

@@ -78,24 +78,56 @@ func (s *section) Read(p []byte) (int, error) {
 	s.stall.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return 0, io.ErrClosedPipe
+	data, err := s.peek(int64(len(p)))
+	if err != nil {
+		return 0, err
 	}
 	defer s.stall.Reset(stallTimeout)
+	n := copy(p, data)
+	s.advance(int64(n))
+	return n, nil
+}
+
+// writeTo writes what the next block has, at most limit bytes. The block stays ours
+// until it is written: detach waits for that.
+func (s *section) writeTo(w io.Writer, limit int64) (int64, error) {
+	s.stall.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, err := s.peek(limit)
+	if err != nil {
+		return 0, err
+	}
+	s.stall.Reset(stallTimeout)
+	n, err := w.Write(data)
+	s.advance(int64(n))
+	return int64(n), err
+}
+
+// peek waits for bytes at the cursor and returns at most limit of them.
+func (s *section) peek(limit int64) ([]byte, error) {
+	if s.closed {
+		return nil, io.ErrClosedPipe
+	}
 	if s.cursor.at >= s.end {
-		return 0, io.EOF
+		s.stall.Reset(stallTimeout) // for the answer
+		return nil, io.EOF
 	}
 	if err := s.cursor.fill(); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return 0, err
+		return nil, err
 	}
 	b := s.cursor.block
-	n := copy(p[:min(int64(len(p)), s.end-s.cursor.at)], b.data[s.cursor.at-b.at:])
-	s.cursor.at += int64(n)
-	s.count(int64(n))
-	return n, nil
+	rest := b.data[s.cursor.at-b.at:]
+	return rest[:min(int64(len(rest)), limit, s.end-s.cursor.at)], nil
+}
+
+// advance moves the cursor behind what was handed on.
+func (s *section) advance(n int64) {
+	s.cursor.at += n
+	s.count(n)
 }
 
 // Close is called by the HTTP client.

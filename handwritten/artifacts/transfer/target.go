@@ -125,8 +125,15 @@ func newTransport(options TargetOptions) (*http.Transport, error) {
 		trust.RootCAs = pool
 	}
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return bulkConn{connection}, nil
+	}
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: trust,
+		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: trust,
 		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, TLSHandshakeTimeout: 15 * time.Second,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, WriteBufferSize: 64 << 10,
 	}, nil
