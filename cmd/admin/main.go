@@ -53,7 +53,7 @@ account, or ~/.kube/config, in this order.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.Environment(cmd.Flags()); err != nil {
+			if err := flags.Environment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
 			logger, err := flags.Logger(cmd.ErrOrStderr())

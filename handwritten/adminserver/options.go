@@ -2,20 +2,18 @@ package adminserver
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"magicstick.dev/operator/handwritten/identity"
 	"magicstick.dev/operator/handwritten/kube"
+	"magicstick.dev/operator/handwritten/kube/commandline"
 )
 
 // Options are the choices of an installation. Start from DefaultOptions; only
@@ -97,28 +95,18 @@ func (o Options) Validate() error {
 // environment.
 type Flags struct {
 	Options
-	// Context of the kubeconfig; empty means its current one.
-	Context string
-
-	logFormat, logLevel string
-	variables           map[string]string // flag -> environment variable
+	commandline.Process
 }
 
 // NewFlags starts from DefaultOptions.
 func NewFlags() *Flags {
-	return &Flags{Options: DefaultOptions(), logFormat: "json", logLevel: "info", variables: map[string]string{}}
+	return &Flags{Options: DefaultOptions(), Process: commandline.NewProcess()}
 }
 
 // Register adds the flags to a command.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	text := func(target *string, name, variable, usage string) {
-		flags.StringVar(target, name, *target, fmt.Sprintf("%s [$%s]", usage, variable))
-		f.variables[name] = variable
-	}
-	duration := func(target *time.Duration, name, variable, usage string) {
-		flags.DurationVar(target, name, *target, fmt.Sprintf("%s [$%s]", usage, variable))
-		f.variables[name] = variable
-	}
+	known := commandline.Flags{FlagSet: flags}
+	text, duration := known.Text, known.Duration
 	text(&f.Namespace, "appliance-namespace", "APPLIANCE_NAMESPACE", "namespace of the AppInstances")
 	text(&f.Tokens.Issuer, "oidc-issuer", "OIDC_ISSUER", "issuer of access tokens, as the gateway's policies name it: https://id.<local domain>/realms/magicstick; required")
 	text(&f.KeysURL, "oidc-keys-url", "OIDC_KEYS_URL", "where the realm publishes its signing keys (JSON Web Key Set)")
@@ -131,47 +119,19 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	text(&f.MetricsAddress, "metrics-bind-address", "METRICS_BIND_ADDRESS", "host:port for Prometheus metrics at /metrics; 0 for none")
 	duration(&f.DrainDelay, "drain-delay", "DRAIN_DELAY", "time between the signal to end and the end of answering")
 	duration(&f.ShutdownTimeout, "shutdown-timeout", "SHUTDOWN_TIMEOUT", "time that checks under way may take at the end")
-	text(&f.logFormat, "log-format", "LOG_FORMAT", "json or text")
-	text(&f.logLevel, "log-level", "LOG_LEVEL", "debug, info, warn or error; debug shows every denial with its reason")
-	text(&f.Context, "context", "KUBECONTEXT", "context of the kubeconfig; empty for its current one")
-
-	// --kubeconfig belongs to controller-runtime's own lookup.
-	lookup := flag.NewFlagSet("kubeconfig", flag.ContinueOnError)
-	config.RegisterFlags(lookup)
-	flags.AddGoFlagSet(lookup)
-	flags.Lookup(config.KubeconfigFlagName).Usage = "file that says how to reach the cluster; not needed in a Pod [$KUBECONFIG]"
-	flags.SortFlags = false
+	f.Process.Register(known, "; debug shows every denial with its reason")
 }
 
-// Environment fills every flag that was not given from its variable. An error
-// names the variable, not its value.
-func (f *Flags) Environment(flags *pflag.FlagSet) error {
-	var problems []error
-	flags.VisitAll(func(known *pflag.Flag) {
-		variable := f.variables[known.Name]
-		value := os.Getenv(variable)
-		if known.Changed || variable == "" || value == "" {
-			return
-		}
-		if err := known.Value.Set(value); err != nil {
-			problems = append(problems, fmt.Errorf("reading $%s for --%s: want a %s", variable, known.Name, known.Value.Type()))
-		}
-	})
-	return errors.Join(problems...)
+// Environment fills every flag that was not given from its variable.
+func (f *Flags) Environment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	return commandline.Environment(flags, lookup)
 }
 
 // Logger writes structured logs to out.
 func (f *Flags) Logger(out io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	handler, err := f.LogHandler(out)
+	if err != nil {
+		return nil, err
 	}
-	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "json":
-		return slog.New(slog.NewJSONHandler(out, options)), nil
-	case "text":
-		return slog.New(slog.NewTextHandler(out, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want json or text", f.logFormat)
+	return slog.New(handler), nil
 }

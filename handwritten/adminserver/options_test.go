@@ -2,6 +2,7 @@ package adminserver_test
 
 import (
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestFlags_a_flag_wins_over_its_variable(t *testing.T) {
 	t.Setenv("GUARD_MAX_CACHE_AGE", "7m")
 	t.Setenv("APPLIANCE_NAMESPACE", "")
 	flags, set := parsed(t, "--oidc-client-id", "from-flag")
-	require.NoError(t, flags.Environment(set))
+	require.NoError(t, flags.Environment(set, os.LookupEnv))
 	assert.Equal(t, "https://id.from.env/realms/magicstick", flags.Tokens.Issuer)
 	assert.Equal(t, "from-flag", flags.Tokens.ClientID)
 	assert.Equal(t, 7*time.Minute, flags.MaxCacheAge)
@@ -38,7 +39,7 @@ func TestFlags_a_flag_wins_over_its_variable(t *testing.T) {
 func TestFlags_name_the_variable_and_not_its_value(t *testing.T) {
 	t.Setenv("DRAIN_DELAY", "hunter2")
 	flags, set := parsed(t)
-	err := flags.Environment(set)
+	err := flags.Environment(set, os.LookupEnv)
 	require.ErrorContains(t, err, "$DRAIN_DELAY for --drain-delay")
 	assert.NotContains(t, err.Error(), "hunter2")
 }

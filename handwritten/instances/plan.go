@@ -286,10 +286,6 @@ func (p *planner) noAddress() {
 	status.Authentication, status.RequiredRole = "", ""
 }
 
-func (p *planner) reconciling(reason, message string) {
-	p.phase(appliancev1alpha1.AppInstanceStatusPhaseReconciling, metav1.ConditionFalse, reason, message)
-}
-
 func (p *planner) failed(reason, message string) {
 	p.plan.Status.AccessGuardReady = ptr.To(p.guarded)
 	p.phase(appliancev1alpha1.AppInstanceStatusPhaseDegraded, metav1.ConditionFalse, reason, message)

@@ -2,32 +2,19 @@ package operator
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/spf13/pflag"
+	"magicstick.dev/operator/handwritten/kube/commandline"
 )
 
 // registerIndex adds the flags of the model index. The variables are those of
 // contract/appliance.md C.11.
-func (f *Flags) registerIndex(flags *pflag.FlagSet) {
+func (f *Flags) registerIndex(flags commandline.Flags) {
 	index := &f.Index
-	text := func(target *string, name, variable, usage string) {
-		flags.StringVar(target, name, *target, fmt.Sprintf("%s [$%s]", usage, variable))
-		annotate(flags, name, variable)
-	}
-	number := func(target *int64, name, variable, usage string) {
-		flags.Int64Var(target, name, *target, fmt.Sprintf("%s [$%s]", usage, variable))
-		annotate(flags, name, variable)
-	}
-	yes := func(target *bool, name, variable, usage string) {
-		flags.BoolVar(target, name, *target, fmt.Sprintf("%s [$%s]", usage, variable))
-		annotate(flags, name, variable)
-	}
+	text, number, yes := flags.Text, flags.Number, flags.Switch
 	pause := func(target *time.Duration, name, variable, usage string) {
-		flags.Var((*seconds)(target), name, fmt.Sprintf("%s [$%s]", usage, variable))
-		annotate(flags, name, variable)
+		flags.Value((*seconds)(target), name, variable, usage)
 	}
 	text(&index.LiteLLMBaseURL, "litellm-base-url", "LITELLM_BASE_URL", "address of LiteLLM's admin API, without a path")
 	text(&index.LiteLLMAPIBase, "litellm-api-base", "LITELLM_API_BASE", "address that applications are given; empty for the base URL with /v1")
@@ -43,7 +30,7 @@ func (f *Flags) registerIndex(flags *pflag.FlagSet) {
 	yes(&index.RestartConsumers, "consumer-restart", "CONSUMER_RESTART_ENABLED", "restart the Pods that read the model index when it changed")
 	yes(&index.SyncAgentTemplates, "agent-template-sync", "AGENT_TEMPLATE_SYNC_ENABLED", "keep the models of KubeOpenCode's AgentTemplates")
 	flags.StringSliceVar(&index.AgentTemplateNames, "agent-template-names", index.AgentTemplateNames, "AgentTemplates to keep besides those of instances, with commas between them [$AGENT_TEMPLATE_NAMES]")
-	annotate(flags, "agent-template-names", "AGENT_TEMPLATE_NAMES")
+	flags.From("agent-template-names", "AGENT_TEMPLATE_NAMES")
 	pause(&index.Retry, "model-index-retry", "CATALOG_POLL_SECONDS", "pause after LiteLLM failed, or while a model is left out")
 	pause(&index.Recheck, "model-index-recheck", "CATALOG_RECHECK_SECONDS", "how long at most a model that LiteLLM lost, or a renewed key of a provider, stays unseen")
 }
