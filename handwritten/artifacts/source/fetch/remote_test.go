@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -64,5 +65,19 @@ func TestStrong(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{`"a"`: `"a"`, `W/"a"`: "", "a": "", `"`: "", "": "", `""`: `""`} {
 		require.Equal(t, want, strong(text), text)
+	}
+}
+
+func TestClient_asks_allowed_hosts_only(t *testing.T) {
+	t.Parallel()
+	client := New(Options{Hosts: []string{"huggingface.co", ".hf.co", "127.0.0.1:8080"}})
+	for text, want := range map[string]bool{
+		"https://huggingface.co/a": true, "https://HuggingFace.co./a": true, "https://huggingface.co:443/a": true, "https://cdn-lfs.hf.co/a?b": true, "https://a.b.hf.co/": true, "https://127.0.0.1:8080/": true,
+		"http://huggingface.co/a": false, "https://huggingface.co:8443/a": false, "https://hf.co/": false, "https://evilhf.co/": false, "https://huggingface.co.evil.org/": false, "https://www.huggingface.co/": false,
+		"https://user@huggingface.co/": false, "https://127.0.0.1/": false, "https://127.0.0.1:8081/": false, "ftp://huggingface.co/": false, "https:///a": false, "https://cdn-lfs.hf.co:80/": false,
+	} {
+		at, err := url.Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, want, client.allowed(at) == nil, text)
 	}
 }

@@ -16,6 +16,10 @@ type Reference struct {
 	Namespace string
 	// Name and Tag are "qwen3" and "8b" of "qwen3:8b".
 	Name, Tag string
+	// Layer, when not empty, is the digest of the model layer that the tag must
+	// still name, such as the one in the Revision of an earlier Snapshot:
+	// "sha256:" and 64 hex digits.
+	Layer string
 }
 
 // String is what people call the model: "ollama.com/library/qwen3:8b".
@@ -53,13 +57,15 @@ func Handles(text string) bool {
 //	ollama://[namespace/]name[:tag]
 //	[namespace/]name[:tag]
 //
+// The last two may end in @ and the digest of the model layer that is meant.
 // www.ollama.com is the same host; query and fragment are ignored
 // (contract/models.md J.1, 4).
 func Parse(text string) (Reference, error) {
 	refuse := func(rule string) (Reference, error) {
 		shown, _, _ := strings.Cut(text, "?")
-		if _, rest, found := strings.Cut(shown, "@"); found {
-			shown = rest
+		if u, err := url.Parse(shown); err == nil && u.User != nil {
+			u.User = nil
+			shown = u.String()
 		}
 		return Reference{}, source.Fail(conditions.ModelReasonUnsupportedSource, nil, "Ollama reference %.200q: %s", shown, rule)
 	}
@@ -85,6 +91,12 @@ func Parse(text string) (Reference, error) {
 	reference := Reference{Namespace: library, Tag: latest}
 	if namespace, below, found := strings.Cut(rest, "/"); found {
 		reference.Namespace, rest = namespace, below
+	}
+	if before, layer, pinned := strings.Cut(rest, "@"); pinned {
+		if !digestPattern.MatchString(layer) {
+			return refuse("behind @ stands no digest of a layer")
+		}
+		rest, reference.Layer = before, layer
 	}
 	name, tag, tagged := strings.Cut(rest, ":")
 	reference.Name = name

@@ -58,12 +58,17 @@ type model struct {
 }
 
 // Resolve pins a model to the layer that its tag names now. Nothing after this call
-// asks for the tag again.
+// asks for the tag again. When the reference names a layer, and the tag has moved
+// to another one, the error wraps source.ErrChanged: whoever goes on with earlier
+// work never mixes two models.
 func (r *Registry) Resolve(ctx context.Context, reference Reference) (source.Snapshot, error) {
 	m := &model{Registry: r, reference: reference}
 	chosen, err := m.manifest(ctx)
 	if err != nil {
 		return source.Snapshot{}, err
+	}
+	if reference.Layer != "" && reference.Layer != chosen.model.Digest {
+		return source.Snapshot{}, source.Broken(source.ErrChanged, "pinning %s: asked for layer %s, the tag now names %s", reference, reference.Layer, chosen.model.Digest)
 	}
 	declared, err := m.config(ctx, chosen.config)
 	if err != nil {

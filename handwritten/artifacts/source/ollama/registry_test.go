@@ -25,17 +25,19 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	type reference = ollama.Reference
+	pin := "sha256:" + strings.Repeat("0a", 32)
 	tests := map[string]struct {
 		text string
 		want reference
 	}{
-		"B07_tag_latest":       {"https://ollama.com/library/qwen3", reference{"library", "qwen3", "latest"}},
-		"A12_tag":              {"https://ollama.com/library/qwen3:8b", reference{"library", "qwen3", "8b"}},
-		"host_in_any_case":     {"https://WWW.Ollama.com/library/qwen3:8b/", reference{"library", "qwen3", "8b"}},
-		"J1_query_is_ignored":  {"https://ollama.com/library/qwen3:8b?x=1#y", reference{"library", "qwen3", "8b"}},
-		"short":                {"ollama://qwen2.5:0.5b-instruct_q4", reference{"library", "qwen2.5", "0.5b-instruct_q4"}},
-		"short_with_namespace": {"ollama://me/mine", reference{"me", "mine", "latest"}},
-		"no_scheme":            {"qwen3:8b", reference{"library", "qwen3", "8b"}},
+		"B07_tag_latest":       {"https://ollama.com/library/qwen3", reference{Namespace: "library", Name: "qwen3", Tag: "latest"}},
+		"A12_tag":              {"https://ollama.com/library/qwen3:8b", reference{Namespace: "library", Name: "qwen3", Tag: "8b"}},
+		"host_in_any_case":     {"https://WWW.Ollama.com/library/qwen3:8b/", reference{Namespace: "library", Name: "qwen3", Tag: "8b"}},
+		"J1_query_is_ignored":  {"https://ollama.com/library/qwen3:8b?x=1#y", reference{Namespace: "library", Name: "qwen3", Tag: "8b"}},
+		"short":                {"ollama://qwen2.5:0.5b-instruct_q4", reference{Namespace: "library", Name: "qwen2.5", Tag: "0.5b-instruct_q4"}},
+		"short_with_namespace": {"ollama://me/mine", reference{Namespace: "me", Name: "mine", Tag: "latest"}},
+		"pinned":               {"qwen3:8b@" + pin, reference{Namespace: "library", Name: "qwen3", Tag: "8b", Layer: pin}},
+		"no_scheme":            {"qwen3:8b", reference{Namespace: "library", Name: "qwen3", Tag: "8b"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +58,7 @@ func TestParse(t *testing.T) {
 		"dots":                  "https://ollama.com/library/..",
 		"escaped":               "https://ollama.com/library/a%2fb",
 		"three_parts":           "ollama://a/b/c",
+		"pinned_to_no_digest":   "ollama://qwen3:8b@sha256:abc",
 		"empty":                 "",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +153,8 @@ func TestResolve_F12_pins_and_declares(t *testing.T) {
 
 	// The tag moves: the bytes stay those of the pinned layer.
 	w.add(t, func(model *ollamastandin.Model) { model.Layers[0].Content = gguf{standin.Pattern(8, 1<<20)} })
+	_, err = w.client.Resolve(t.Context(), ollama.Reference{Namespace: "library", Name: "qwen3", Tag: "8b", Layer: "sha256:" + digest})
+	require.ErrorIs(t, err, source.ErrChanged, "a restarted worker must not go on with other bytes")
 	data, err := read(t, file)
 	require.NoError(t, err)
 	require.Equal(t, digest, standin.SHA256(standin.Bytes(data)))

@@ -55,7 +55,7 @@ func (p *pattern) ReadAt(out []byte, offset int64) (int, error) {
 		n := copy(out[done:], p.block[within:])
 		if within < 8 {
 			var stamp [8]byte
-			binary.LittleEndian.PutUint64(stamp[:], uint64(number)) //nolint:gosec // not negative
+			binary.LittleEndian.PutUint64(stamp[:], uint64(number))
 			copy(out[done:done+n], stamp[within:])
 		}
 		done += n
