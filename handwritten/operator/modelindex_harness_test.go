@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,13 +38,20 @@ const (
 // starts. Pauses are short, the recheck is out of the way.
 func (w *world) litellm() *standin.Server {
 	w.t.Helper()
+	server := w.litellmWithoutKey()
+	w.secret(w.options.Index.MasterKeySecret, w.options.Index.MasterKeyKey, indexMasterKey)
+	return server
+}
+
+// litellmWithoutKey is litellm whose key nobody knows yet.
+func (w *world) litellmWithoutKey() *standin.Server {
+	w.t.Helper()
 	server := standin.New(indexMasterKey)
 	endpoint := httptest.NewServer(server)
 	w.t.Cleanup(endpoint.Close)
 	w.options.Index.LiteLLMBaseURL = endpoint.URL
 	w.options.Index.Retry, w.options.Index.Recheck = 300*time.Millisecond, time.Hour
 	w.options.Index.CallTimeout = time.Second
-	w.secret(w.options.Index.MasterKeySecret, w.options.Index.MasterKeyKey, indexMasterKey)
 	return server
 }
 
@@ -264,3 +272,42 @@ func (w *world) eventAbout(kind, name string, words ...string) {
 }
 
 func inModels(w *world) client.InNamespace { return client.InNamespace(w.options.ModelNamespace) }
+
+// indexWithThesePermissions takes the index through everything that it reads and writes.
+func (w *world) indexWithThesePermissions(server *standin.Server) {
+	w.t.Helper()
+	require.NoError(w.t, w.client.Create(w.t.Context(), agentTemplateCRD()))
+	w.secret("provider", "api-key", indexProviderKey)
+	w.secret(w.options.Index.MasterKeySecret, w.options.Index.MasterKeyKey, indexMasterKey)
+	reads := w.consumer("reads")
+	w.provider("with-a-key", "provider")
+	w.provider("without-a-key", "nowhere")
+	w.gatewayHas(server, "with-a-key")
+	w.lists([]string{"with-a-key"}, consumersTold)
+	w.vanished(&corev1.Pod{}, reads.Name)
+	w.eventAbout("ModelActivation", "without-a-key", "WaitingForCatalog")
+	w.templated("litellm-default")
+}
+
+// templated makes an AgentTemplate and waits until it has a model.
+func (w *world) templated(name string) {
+	w.t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name, "namespace": w.options.ModelNamespace},
+		"spec":     map[string]any{"config": map[string]any{}},
+	}}
+	object.SetGroupVersionKind(templateKind)
+	w.eventually(func() string {
+		if err := w.client.Create(w.t.Context(), object.DeepCopy()); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	w.eventually(func() string {
+		require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object))
+		if model, _, _ := unstructured.NestedString(object.Object, "spec", "config", "model"); model == "" {
+			return "the AgentTemplate has no model"
+		}
+		return ""
+	})
+}

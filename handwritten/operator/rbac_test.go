@@ -137,6 +137,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 	}
 	w.config.Impersonate.UserName = "operator"
 	w.options.LeaderElection = true
+	gateway := w.litellmWithoutKey()
 	w.start()
 
 	w.static("infrastructure-basis", metav1.ConditionTrue)
@@ -154,6 +155,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 	w.gone(&kustomizev1.Kustomization{}, "app-litellm")
 	w.instanceWithThesePermissions()
 	w.modelWithThesePermissions()
+	w.indexWithThesePermissions(gateway)
 	w.eventually(func() string {
 		list := &corev1.EventList{}
 		require.NoError(t, w.client.List(t.Context(), list, client.InNamespace("ai-system")))
