@@ -40,8 +40,8 @@ func newPublishCommand() *cobra.Command {
 		Long: `Bring a model into an OCI registry as one verified artifact.
 
 SOURCE is a local file or folder, a model of Hugging Face (a URL, hf://owner/repo, or
-owner/repo[@revision]); a file or folder of that name comes first. REF is
-host/name[:tag]; the tag is "` + publish.DefaultTag + `" when there is none.
+owner/repo[@revision]), or the URL of a model of Ollama; a file or folder of that
+name comes first. REF is host/name[:tag]; the tag is "` + publish.DefaultTag + `" when there is none.
 
 The files become layers that two manifests share: a CNCF ModelPack manifest under
 the tag, and an OCI image manifest under the tag with "-image" behind it, which
@@ -53,7 +53,7 @@ After an interruption, also by kill -9, the same command goes on where it stoppe
 some kilobytes, lies in the folder of --cache-dir.
 
 Credentials for the registry come from the docker configuration ("docker login");
-those for Hugging Face from HF_TOKEN. HF_ENDPOINT names a mirror of it.
+those for Hugging Face from HF_TOKEN. HF_ENDPOINT and OLLAMA_REGISTRY name mirrors.
 
 On a terminal a bar shows rate and remaining time, and the last line on standard output names
 the digests of both manifests, the bytes read and the bytes uploaded. Otherwise, and
@@ -84,7 +84,7 @@ that were promised, 130 interrupted.`,
 	set.StringVar(&flags.target.CAFile, "ca-file", "", "file with PEM certificates that the registry's may be signed by")
 	set.StringVar(&flags.cacheDir, "cache-dir", "", "folder of checkpoints (default: magicstick/publish in the user's cache folder)")
 	set.IntVar(&flags.parallel, "parallel", 0, "how many layers are under way at once (default 4)")
-	set.StringArrayVar(&flags.sourceHosts, "source-host", nil, "host[:port] that the mirror in HF_ENDPOINT may lead to; may be repeated")
+	set.StringArrayVar(&flags.sourceHosts, "source-host", nil, "host[:port] that a mirror may lead to; may be repeated")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{publish.ExitUsage, err} })
 	return command
 }
@@ -115,7 +115,10 @@ func runPublish(ctx context.Context, from, to string, flags publishFlags, out, c
 }
 
 func publishSource(ctx context.Context, from string, target *transfer.Target, tag string, flags publishFlags, screen *screen) (publish.Result, error) {
-	origins := publish.Origins{HuggingFace: os.Getenv("HF_ENDPOINT"), Token: os.Getenv("HF_TOKEN"), Hosts: flags.sourceHosts, Notice: screen.warn}
+	origins := publish.Origins{
+		HuggingFace: os.Getenv("HF_ENDPOINT"), Ollama: os.Getenv("OLLAMA_REGISTRY"), Token: os.Getenv("HF_TOKEN"),
+		Hosts: flags.sourceHosts, Notice: screen.warn,
+	}
 	snapshot, closing, err := publish.Resolve(ctx, from, origins)
 	if err != nil {
 		return publish.Result{}, err

@@ -33,7 +33,7 @@ func OpenCheckpoint(dir, repository string, plan Plan) (*Checkpoint, error) {
 	}
 	sum := sha256.Sum256([]byte(repository + "\n" + plan.Fingerprint))
 	base := filepath.Join(dir, hex.EncodeToString(sum[:16]))
-	lock, err := os.OpenFile(base+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(base+".lock", os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a hash in a folder of the person
 	if err != nil {
 		return nil, fmt.Errorf("opening the checkpoint: %w", err)
 	}

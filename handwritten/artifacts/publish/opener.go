@@ -62,7 +62,7 @@ func (o *opener) file(file source.File) *transfer.File {
 			if err != nil {
 				return nil, wrap(err)
 			}
-			return &opened{Reader: reader, close: reader.Close}, nil
+			return &openFile{Reader: reader, close: reader.Close}, nil
 		}
 		return o.ranges(ctx, file, offset)
 	}
@@ -82,7 +82,7 @@ func (o *opener) ranges(ctx context.Context, file source.File, offset int64) (io
 	if err != nil {
 		return nil, wrap(err)
 	}
-	return &opened{Reader: reader, close: func() error {
+	return &openFile{Reader: reader, close: func() error {
 		err := reader.Close()
 		select {
 		case o.spare <- buffers:
@@ -92,18 +92,18 @@ func (o *opener) ranges(ctx context.Context, file source.File, offset int64) (io
 	}}, nil
 }
 
-// opened gives the errors of a source to the engine.
-type opened struct {
+// openFile gives the errors of a source to the engine.
+type openFile struct {
 	io.Reader
 	close func() error
 }
 
-func (r *opened) Read(p []byte) (int, error) {
+func (r *openFile) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	return n, wrap(err)
 }
 
-func (r *opened) Close() error { return r.close() }
+func (r *openFile) Close() error { return r.close() }
 
 // sourceError tells the engine whether reading may be tried again.
 type sourceError struct{ err *source.Error }

@@ -26,6 +26,7 @@ import (
 	"magicstick.dev/operator/handwritten/artifacts/registrytest"
 	"magicstick.dev/operator/handwritten/artifacts/source"
 	"magicstick.dev/operator/handwritten/artifacts/source/huggingfacestandin"
+	"magicstick.dev/operator/handwritten/artifacts/source/ollamastandin"
 	"magicstick.dev/operator/handwritten/artifacts/source/standin"
 	"magicstick.dev/operator/handwritten/artifacts/transfer"
 )
@@ -382,7 +383,32 @@ func TestLocalSources(t *testing.T) {
 
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(folder, "link")))
 	_, err = open(folder)
-	require.ErrorContains(t, err, "it is not a regular file")
+	require.Error(t, err, "a link out of the folder")
+	assert.Equal(t, ExitSource, ExitCode(err))
+}
+
+// TestOllamaModel publishes what the stand-in of Ollama's registry has.
+func TestOllamaModel(t *testing.T) {
+	t.Parallel()
+	ollama, err := ollamastandin.Start()
+	require.NoError(t, err)
+	t.Cleanup(ollama.Close)
+	content := append([]byte("GGUF"), make([]byte, 3<<20)...)
+	_, err = ollama.Add(ollamastandin.Model{
+		Name: "library/tiny", Tag: "1b", Config: map[string]any{"model_format": "gguf", "model_family": "llama", "model_type": "1B", "file_type": "Q4_K_M"},
+		Layers: []ollamastandin.Layer{{MediaType: "application/vnd.ollama.image.model", Content: standin.Bytes(content)}},
+	})
+	require.NoError(t, err)
+	registry := startRegistry(t, registrytest.Options{})
+	snapshot, closing, err := Resolve(t.Context(), "https://ollama.com/library/tiny:1b", Origins{Ollama: ollama.URL().String(), Hosts: ollama.Hosts()})
+	require.NoError(t, err)
+	defer closing()
+	plan, err := NewPlan(snapshot, layout.Metadata{})
+	require.NoError(t, err)
+	result, err := Publish(t.Context(), plan, targetOf(t, registry, "ai/tiny"), "v1", quick())
+	require.NoError(t, err)
+	assert.Equal(t, 1, result.Layers)
+	assert.Equal(t, int64(len(content)), result.BytesRead)
 }
 
 func TestParseReference(t *testing.T) {

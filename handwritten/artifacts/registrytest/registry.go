@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// Username and Password are those of the only user of a registry with Basic or Tokens.
+	// Username is the only user of a registry with Basic or Tokens.
 	Username = "alice"
+	// Password is that of the user.
 	Password = "correct horse"
 	// htpasswd holds that user, bcrypt with the lowest cost.
 	htpasswd = Username + ":$2a$04$K99H1WpIBgWq3WYfC17rJeDpaY9NHNknSAZaCfHm5ZmAnuSfRwJzu\n"

@@ -60,7 +60,11 @@ func (u *upload) otherWay(ctx context.Context) bool {
 	if mode == byWhole {
 		return false
 	}
-	u.mode.CompareAndSwap(mode, mode+1)
+	next := int32(byStream)
+	if mode == byStream {
+		next = byWhole
+	}
+	u.mode.CompareAndSwap(mode, next)
 	u.refusals = 0
 	u.abandon(ctx)
 	return true
