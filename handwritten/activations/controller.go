@@ -141,7 +141,7 @@ func (r *Reconciler) Observe(ctx context.Context, activation *appliancev1alpha1.
 			return Observed{}, err
 		}
 	}
-	observed, err := Observe(ctx, activation, r.Catalogs.ModelCatalogs(ctx), r.Namespaces, kubeAI, cacheWorld{r}, r.Now())
+	observed, err := Observe(ctx, activation, r.Catalogs.ModelCatalogs(ctx), r.Namespaces, kubeAI, r.world(), r.Now())
 	observed.Settings = r.Settings
 	return observed, err
 }

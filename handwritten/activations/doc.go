@@ -15,4 +15,12 @@
 // catalogs and the activation say, rules. Each engine has one file, which holds
 // its rules and its objects; kubeai.go and direct.go hold what engines with the
 // same kind of runtime share. All of it is pure: no client, no clock.
+//
+// observe.go collects the facts about one activation, plan.go and plan_local.go
+// decide what follows from them (pure), pods.go decides over the Pods of KubeAI,
+// runtime.go counts replicas and tells our objects from others', remember.go
+// writes into the status what was resolved, controller.go and carryout.go make
+// the calls. There is one runtime at a time: what an activation had before is
+// gone, Pods included, before anything else is made. What somebody else made is
+// never changed or deleted, whatever its name.
 package activations

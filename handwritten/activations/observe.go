@@ -2,7 +2,6 @@ package activations
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,10 +24,8 @@ type Modules interface {
 // World is what can be looked up: the caches of the controller, or a file of a
 // test. What does not exist is nil.
 type World interface {
-	// ModulesNamed are the module activations whose spec.module is one of the names.
-	ModulesNamed(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error)
-	// ModuleActivation of that name, whatever module it is for.
-	ModuleActivation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error)
+	// The activations of modules.
+	kube.ModuleLookup
 	// Nodes are all nodes. Nobody asks on behalf of an external model.
 	Nodes(ctx context.Context) ([]corev1.Node, error)
 	// Prepared is the model of spec.local.modelRef. pinned is the artifact that is
@@ -76,19 +73,6 @@ type MemoryReport struct {
 	Known bool
 }
 
-// Requirement is the state of a required module.
-type Requirement struct {
-	// Key is canonical when the module is known.
-	Key    string
-	Known  bool
-	Static bool
-	// Activation that decides; nil when nobody asked.
-	Activation *appliancev1alpha1.ModuleActivation
-	// NameTaken is an activation for another module under the name that one for
-	// this module would get, so that none can be made.
-	NameTaken *appliancev1alpha1.ModuleActivation
-}
-
 // CatalogSet are the catalogs as they are used now.
 type CatalogSet struct {
 	Catalogs
@@ -116,7 +100,7 @@ type Observed struct {
 	// Resolved and Refusal there was no catalog to look it up in.
 	Refusal error
 	// Requires has one entry for each module that the request needs, in order.
-	Requires []Requirement
+	Requires []kube.RequiredModule
 	// KubeAI tells whether its Models can be used.
 	KubeAI Kind
 	// Nodes of the cluster; none for external models.
@@ -214,60 +198,21 @@ func (o *Observed) resolve(ctx context.Context, set CatalogSet, namespaces []str
 	return o.requirements(ctx, set.Modules, world)
 }
 
-func (o *Observed) requirements(ctx context.Context, modules Modules, world World) error {
+func (o *Observed) requirements(ctx context.Context, modules Modules, world World) (err error) {
 	for _, name := range o.Resolved.Modules {
-		requirement := Requirement{Key: name}
+		required := kube.RequiredModule{Key: name}
 		if module, found := modules.Resolve(name); found {
-			requirement = Requirement{Key: module.Key, Known: true, Static: module.Static}
-			if err := requirement.find(ctx, append([]string{module.Key}, module.Aliases...), world); err != nil {
-				return err
+			required = kube.RequiredModule{Key: module.Key, Known: true, Static: module.Static}
+			if !module.Static {
+				askedAs := append([]string{module.Key}, module.Aliases...)
+				if required.Activation, required.NameTaken, err = kube.FindActivation(ctx, module.Key, askedAs, world); err != nil {
+					return err
+				}
 			}
 		}
-		o.Requires = append(o.Requires, requirement)
+		o.Requires = append(o.Requires, required)
 	}
 	return nil
-}
-
-// find looks for the activation that decides for the module: the oldest that is
-// not being deleted (contract/appliance.md H15), else any, or for what stands in
-// its place.
-func (r *Requirement) find(ctx context.Context, askedAs []string, world World) error {
-	if r.Static {
-		return nil
-	}
-	activations, err := world.ModulesNamed(ctx, askedAs...)
-	if err != nil {
-		return err
-	}
-	for _, candidate := range activations {
-		if r.Activation == nil || decides(candidate, r.Activation) {
-			r.Activation = candidate
-		}
-	}
-	if r.Activation != nil {
-		return nil
-	}
-	namesake, err := world.ModuleActivation(ctx, r.Key)
-	switch {
-	case err != nil || namesake == nil:
-		return err
-	case slices.Contains(askedAs, namesake.Spec.Module):
-		r.Activation = namesake // made between the two questions
-	default:
-		r.NameTaken = namesake
-	}
-	return nil
-}
-
-// decides tells whether a comes before b: two objects may share a second.
-func decides(a, b *appliancev1alpha1.ModuleActivation) bool {
-	if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
-		return a.DeletionTimestamp == nil
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 // pinned is the digest of the prepared model that is in service. It holds as

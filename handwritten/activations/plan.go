@@ -281,12 +281,12 @@ func (p *planner) starting(message string) {
 func (p *planner) missingModules() []string {
 	running := p.running()
 	var missing []string
-	for _, requirement := range p.Requires {
-		if requirement.Known && !requirement.Static && requirement.Activation == nil && requirement.NameTaken == nil {
-			p.plan.Enable = append(p.plan.Enable, requirement.Key)
+	for _, required := range p.Requires {
+		if required.ToEnable() {
+			p.plan.Enable = append(p.plan.Enable, required.Key)
 		}
-		if problem := requirement.missing(running); problem != "" {
-			missing = append(missing, requirement.Key+" ("+problem+")")
+		if problem := required.Missing(running); problem != "" {
+			missing = append(missing, required.Key+" ("+kube.Sanitize(problem)+")")
 		}
 	}
 	return missing
@@ -299,50 +299,6 @@ func (p *planner) running() bool {
 		return false
 	}
 	return p.external() || ours(p.Model, p.Activation.Name) || ours(p.Deployment, p.Activation.Name)
-}
-
-// missing says why a module does not count as Ready, empty when it does.
-//
-// running models are more patient: Flux looks at every module again and again,
-// and one that is merely being looked at takes no model back to where it waits.
-func (r *Requirement) missing(running bool) string {
-	activation := r.Activation
-	switch {
-	case !r.Known:
-		return "not in the module catalog"
-	case r.Static:
-		return ""
-	case activation == nil && r.NameTaken != nil:
-		return kube.NameTaken(r.Key, r.NameTaken)
-	case activation == nil:
-		return "being switched on"
-	case activation.DeletionTimestamp != nil:
-		return "being deleted"
-	case !ptr.Deref(activation.Spec.Enabled, true):
-		return "disabled"
-	}
-	status := &activation.Status
-	ready := status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseReady
-	seen := ptr.Deref(status.ObservedGeneration, -1) >= activation.Generation
-	switch {
-	case ready && (seen || running), running && lookedAtAgain(activation):
-		return ""
-	case !seen:
-		return "not looked at yet"
-	}
-	state := string(status.Phase)
-	if message := ptr.Deref(status.Message, ""); message != "" {
-		state += ": " + kube.Sanitize(message)
-	}
-	return state
-}
-
-// lookedAtAgain tells that Flux is at work on a module and has come to no result
-// yet; a failure has another phase.
-func lookedAtAgain(activation *appliancev1alpha1.ModuleActivation) bool {
-	ready := kube.FindCondition(activation.Status.Conditions, conditions.ModuleActivationConditionReady)
-	return activation.Status.Phase == appliancev1alpha1.ModuleActivationStatusPhaseReconciling &&
-		ready != nil && ready.Reason == conditions.ModuleActivationReasonWaitingForKustomization
 }
 
 // listed is the end of the way: what serves the model is there, and the catalog

@@ -100,15 +100,15 @@ type planOutcome struct {
 
 // caseWorld answers from a planCase.
 type caseWorld struct {
-	planCase
+	planCase   planCase
 	model      *kubeaiv1.Model
 	deployment *appsv1.Deployment
 	service    *corev1.Service
 	asked      map[string]bool
 }
 
-func (w caseWorld) ModulesNamed(_ context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
-	state, given := w.Modules[names[0]]
+func (w caseWorld) Activations(_ context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
+	state, given := w.planCase.Modules[names[0]]
 	if !given {
 		state = "Ready"
 	}
@@ -138,8 +138,8 @@ func (w caseWorld) ModulesNamed(_ context.Context, names ...string) ([]*applianc
 	return []*appliancev1alpha1.ModuleActivation{module}, nil
 }
 
-func (w caseWorld) ModuleActivation(_ context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
-	for _, taken := range w.NameTaken {
+func (w caseWorld) Activation(_ context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
+	for _, taken := range w.planCase.NameTaken {
 		if taken == name {
 			namesake := &appliancev1alpha1.ModuleActivation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			namesake.Spec.Module = "something-else"
@@ -188,7 +188,7 @@ func (w caseWorld) Pods(context.Context, types.NamespacedName, string) ([]*corev
 
 func (w caseWorld) Listing(context.Context, string, string) (Listing, error) {
 	w.asked["catalog"] = true
-	return Listing{Listed: w.Listed, Problem: w.IndexProblem}, nil
+	return Listing{Listed: w.planCase.Listed, Problem: w.planCase.IndexProblem}, nil
 }
 
 func (w caseWorld) Memory(types.NamespacedName) MemoryReport {
@@ -211,7 +211,7 @@ func TestPlan(t *testing.T) {
 			again, err := Compute(observed)
 			require.NoError(t, err)
 			require.Equal(t, outcomeOf(plan), outcomeOf(again), "the same facts give the same plan")
-			if world.Activation.Spec.Type == "external" {
+			if world.planCase.Activation.Spec.Type == "external" {
 				require.False(t, world.asked["nodes"], "external models never read nodes")
 			} else if runtimeState(observed).ready == 0 {
 				require.False(t, world.asked["catalog"], "U026: not consulted while no replica is ready")
@@ -321,13 +321,13 @@ func loadPlan(t *testing.T, file string) (caseWorld, Observed) {
 // exists renders the runtime that is in the cluster already.
 func (w *caseWorld) exists(t *testing.T, set CatalogSet) {
 	t.Helper()
-	if w.Runtime == nil {
+	if w.planCase.Runtime == nil {
 		w.owners()
 		return
 	}
-	before := w.Activation.DeepCopy()
-	if w.Runtime.Local != nil {
-		before.Spec.Local = w.Runtime.Local
+	before := w.planCase.Activation.DeepCopy()
+	if w.planCase.Runtime.Local != nil {
+		before.Spec.Local = w.planCase.Runtime.Local
 	}
 	resolved, err := Resolve(Facts{
 		Activation: before, Catalogs: set.Catalogs, Prepared: w.planCase.Prepared, KubeAITakesOCI: true,
@@ -342,9 +342,9 @@ func (w *caseWorld) exists(t *testing.T, set CatalogSet) {
 		w.model = objects.Model
 		w.model.UID, w.model.Generation, w.model.ResourceVersion = "0b1e7f7e-model", 1, "7"
 		w.mark(t, w.model)
-		w.model.Status.Replicas = &kubeaiv1.ModelStatusReplicas{All: w.Runtime.All, Ready: w.Runtime.Ready}
-		if w.Runtime.Edited != "" {
-			w.model.Spec.URL = w.Runtime.Edited
+		w.model.Status.Replicas = &kubeaiv1.ModelStatusReplicas{All: w.planCase.Runtime.All, Ready: w.planCase.Runtime.Ready}
+		if w.planCase.Runtime.Edited != "" {
+			w.model.Spec.URL = w.planCase.Runtime.Edited
 		}
 	} else {
 		w.deployment, w.service = &appsv1.Deployment{}, &corev1.Service{}
@@ -356,11 +356,11 @@ func (w *caseWorld) exists(t *testing.T, set CatalogSet) {
 			object.SetResourceVersion("7")
 			w.mark(t, object)
 		}
-		w.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: w.Runtime.All, UpdatedReplicas: w.Runtime.All, ReadyReplicas: w.Runtime.Ready}
-		if w.Runtime.Outdated {
+		w.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: w.planCase.Runtime.All, UpdatedReplicas: w.planCase.Runtime.All, ReadyReplicas: w.planCase.Runtime.Ready}
+		if w.planCase.Runtime.Outdated {
 			w.deployment.Status.ObservedGeneration = 1
 		}
-		switch w.Runtime.Without {
+		switch w.planCase.Runtime.Without {
 		case "Service":
 			w.service = nil
 		case "Deployment":
@@ -373,12 +373,12 @@ func (w *caseWorld) exists(t *testing.T, set CatalogSet) {
 // mark makes an object the operator's own, or somebody else's.
 func (w *caseWorld) mark(t *testing.T, object client.Object) {
 	t.Helper()
-	if w.Runtime.Foreign != nil {
-		object.SetLabels(w.Runtime.Foreign)
+	if w.planCase.Runtime.Foreign != nil {
+		object.SetLabels(w.planCase.Runtime.Foreign)
 	} else {
 		kubetest.Own(t, object)
 	}
-	if w.Runtime.Deleting {
+	if w.planCase.Runtime.Deleting {
 		object.SetDeletionTimestamp(ptr.To(metav1.NewTime(planTime)))
 	}
 }
@@ -391,7 +391,7 @@ func (w *caseWorld) owners() {
 			continue
 		}
 		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "kubeai.org/v1", Kind: "Model", Name: w.Activation.Name, UID: "0b1e7f7e-model", Controller: ptr.To(true),
+			APIVersion: "kubeai.org/v1", Kind: "Model", Name: w.planCase.Activation.Name, UID: "0b1e7f7e-model", Controller: ptr.To(true),
 		}}
 	}
 }

@@ -193,7 +193,7 @@ func (r *Profiles) inUse(ctx context.Context, set CatalogSet) ([]*Profile, error
 	if err != nil {
 		return nil, fmt.Errorf("listing the activations whose resource profiles KubeAI needs: %w", err)
 	}
-	world := cacheWorld{r.Activations}
+	world := r.Activations.world()
 	nodes, err := world.Nodes(ctx)
 	if err != nil {
 		return nil, err

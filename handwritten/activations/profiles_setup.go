@@ -32,8 +32,8 @@ func (r *Profiles) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, catalogs .
 		Named("kubeai-configuration").
 		Watches(&appliancev1alpha1.ModelActivation{}, news, builder.WithPredicates(wishChanged())).
 		Watches(&appliancev1alpha1.ModuleActivation{}, news, builder.WithPredicates(comesOrGoes())).
-		Watches(&corev1.ConfigMap{}, news, builder.WithPredicates(named(append(catalogs, r.profilesName(), r.wrapperName())...))).
-		Watches(&corev1.Namespace{}, news, builder.WithPredicates(named(namespaces...), comesOrGoes())).
+		Watches(&corev1.ConfigMap{}, news, builder.WithPredicates(kube.Named(append(catalogs, r.profilesName(), r.wrapperName())...))).
+		Watches(&corev1.Namespace{}, news, builder.WithPredicates(kube.Named(namespaces...), comesOrGoes())).
 		Watches(&corev1.Node{}, news, builder.WithPredicates(offerChanged())).
 		WatchesRawSource(trigger).
 		Build(r)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,6 +30,13 @@ import (
 // API server most of its time.
 const workers = 8
 
+// The pause after a failure grows from the first to the last. A model whose
+// runtime the API server could not take waits no longer than that once it can.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
 // Setup adds the controllers of this room to the manager. shipped are the
 // ConfigMaps of the catalogs. The manager's cache needs
 // kube.IndexModuleActivations and IndexPods. It returns what makes the controller
@@ -40,13 +48,17 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds, shipped 
 		Named("activations").
 		For(&appliancev1alpha1.ModelActivation{}).
 		Watches(&appliancev1alpha1.ModuleActivation{}, all, builder.WithPredicates(moduleChanged())).
-		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(named(append(shipped, r.indexes()...)...))).
+		Watches(&corev1.ConfigMap{}, all, builder.WithPredicates(kube.Named(shipped...))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.listed), builder.WithPredicates(kube.Named(r.indexes()...))).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofRuntime)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofRuntime)).
 		WatchesRawSource(trigger).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Build(r)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controller of model activations: %w", err)
@@ -71,6 +83,15 @@ func (r *Reconciler) indexes() []types.NamespacedName {
 // all enqueues every activation.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.those(ctx, func(*appliancev1alpha1.ModelActivation) bool { return true })
+}
+
+// listed enqueues the activations that the generated catalog matters to: those
+// that have come as far as that.
+func (r *Reconciler) listed(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.those(ctx, func(activation *appliancev1alpha1.ModelActivation) bool {
+		replicas := activation.Status.Replicas
+		return activation.Spec.Type == appliancev1alpha1.ModelActivationSpecTypeExternal || replicas != nil && replicas.Ready > 0
+	})
 }
 
 // those enqueues the activations that pass.
@@ -128,21 +149,13 @@ func (r *Reconciler) ofPrepared(ctx context.Context, object client.Object) []rec
 	})
 }
 
-// named lets some objects through.
-func named(names ...types.NamespacedName) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return slices.Contains(names, client.ObjectKeyFromObject(object))
-	})
-}
-
 // moduleChanged lets through what matters to models: that a module is wanted,
 // and how it is.
 func moduleChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isOld := e.ObjectOld.(*appliancev1alpha1.ModuleActivation)
 		after, isNew := e.ObjectNew.(*appliancev1alpha1.ModuleActivation)
-		return !isOld || !isNew || before.Generation != after.Generation ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		return !isOld || !isNew || before.Generation != after.Generation || kube.Going(e) ||
 			before.Status.Phase != after.Status.Phase ||
 			ptr.Deref(before.Status.Message, "") != ptr.Deref(after.Status.Message, "") ||
 			ptr.Deref(before.Status.ObservedGeneration, -1) != ptr.Deref(after.Status.ObservedGeneration, -1)

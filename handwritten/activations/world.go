@@ -41,14 +41,13 @@ func IndexPods(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // cacheWorld looks things up in the caches of the manager.
-type cacheWorld struct{ r *Reconciler }
-
-func (w cacheWorld) ModulesNamed(ctx context.Context, names ...string) ([]*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivations(ctx, w.r.Client, w.r.Appliance.Namespace, names...)
+type cacheWorld struct {
+	kube.ModuleLookup
+	r *Reconciler
 }
 
-func (w cacheWorld) ModuleActivation(ctx context.Context, name string) (*appliancev1alpha1.ModuleActivation, error) {
-	return kube.ModuleActivationNamed(ctx, w.r.Client, types.NamespacedName{Namespace: w.r.Appliance.Namespace, Name: name})
+func (r *Reconciler) world() cacheWorld {
+	return cacheWorld{kube.CachedModules{Reader: r.Client, Namespace: r.Appliance.Namespace}, r}
 }
 
 func (w cacheWorld) Nodes(ctx context.Context) ([]corev1.Node, error) {
