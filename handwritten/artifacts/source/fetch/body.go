@@ -33,7 +33,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.timer.Reset(b.idle)
 	}
 	n, err := b.ReadCloser.Read(p)
-	if !b.timer.Stop() && err != nil {
+	if !b.timer.Stop() && !errors.Is(err, io.EOF) { // the request has been ended
 		return n, source.Interrupted(nil, "reading from %s: nothing came for %s", b.name, b.idle)
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"magicstick.dev/operator/generated/conditions"
@@ -41,6 +42,10 @@ type Options struct {
 	// Private are addresses that may be connected to although they do not belong
 	// to the internet: those of a mirror, of a stand-in.
 	Private []netip.AddrPort
+	// Trusted are names, host:port in lower case, that may lead anywhere: those of a
+	// mirror inside of a network, given by whoever runs this. They have to be in
+	// Hosts, too.
+	Trusted []string
 	// Proxy is used for every request when not nil; it may be anywhere, and it is
 	// then what has to refuse private addresses. Hosts still holds.
 	Proxy *url.URL
@@ -73,7 +78,7 @@ func New(options Options) *Client {
 	if options.Idle <= 0 {
 		options.Idle = idleTimeout
 	}
-	doorman := &guard{private: options.Private, resolver: options.Resolver}
+	doorman := &guard{private: options.Private, trusted: slices.Clone(options.Trusted), resolver: options.Resolver}
 	transport := &http.Transport{
 		DialContext:            doorman.dial,
 		TLSClientConfig:        &tls.Config{RootCAs: options.RootCAs, MinVersion: tls.VersionTLS12},
@@ -90,7 +95,7 @@ func New(options Options) *Client {
 	}
 	transport.Protocols.SetHTTP1(true)
 	if options.Proxy != nil {
-		doorman.proxy = hostPort(options.Proxy)
+		doorman.trusted = append(doorman.trusted, strings.ToLower(hostPort(options.Proxy)))
 		transport.Proxy = http.ProxyURL(options.Proxy)
 	}
 	return &Client{options: options, transport: transport}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -58,13 +59,13 @@ func public(address netip.Addr) bool {
 // a redirect nor a name whose address changes leads past it.
 type guard struct {
 	private  []netip.AddrPort
-	proxy    string // host:port of the proxy, which may be anywhere
+	trusted  []string // host:port of what may be anywhere
 	resolver *net.Resolver
 }
 
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: g.resolver}
-	if g.proxy == "" || address != g.proxy {
+	if !slices.Contains(g.trusted, strings.ToLower(address)) {
 		dialer.Control = g.control
 	}
 	return dialer.DialContext(ctx, network, address)

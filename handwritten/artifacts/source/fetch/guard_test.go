@@ -218,3 +218,30 @@ func TestClient_answers_are_bounded(t *testing.T) {
 	_, err = client.Do(t.Context(), Request{URL: server.URL().JoinPath("header")})
 	require.Error(t, err)
 }
+
+// A mirror that the operator of a cluster has named may be on any address; where it
+// redirects to may not.
+func TestClient_trusted_mirror(t *testing.T) {
+	t.Parallel()
+	inside, err := standin.Start(func(http.ResponseWriter, *http.Request) {})
+	require.NoError(t, err)
+	t.Cleanup(inside.Close)
+	mirror, err := standin.Start(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			w.Header().Set("Location", inside.URL().String())
+			w.WriteHeader(http.StatusFound)
+		}
+	})
+	require.NoError(t, err)
+	t.Cleanup(mirror.Close)
+	host := fmt.Sprintf("mirror.example.org:%d", mirror.Address().Port())
+	client := New(Options{Hosts: []string{host, inside.Address().String()}, Trusted: []string{host}, PlainHTTP: true,
+		Resolver: names(t, netip.MustParseAddr("127.0.0.1")), Retry: patient()})
+	defer client.Close()
+	answer, err := client.Do(t.Context(), Request{URL: &url.URL{Scheme: "http", Host: host}})
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	_, err = client.Do(t.Context(), Request{URL: &url.URL{Scheme: "http", Host: host, Path: "/away"}})
+	require.ErrorIs(t, err, source.ErrBlocked)
+	require.Empty(t, inside.Requests())
+}

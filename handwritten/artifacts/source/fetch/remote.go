@@ -38,7 +38,9 @@ type Remote struct {
 
 	mutex    sync.Mutex
 	location *url.URL          // where the last redirect led; nil when unknown
+	direct   bool              // the content lies at URL itself
 	tags     map[string]string // strong entity tags by host
+	gate     chan struct{}     // held by the one who finds out where the content lies
 }
 
 // Open reads length bytes from offset, or to the end when length is negative.
@@ -54,36 +56,46 @@ func (r *Remote) Open(ctx context.Context, offset, length int64) (io.ReadCloser,
 	}
 	renewed := false
 	for {
-		location := r.place()
-		at := location
-		if at == nil {
-			at = r.URL
-		}
-		answer, err := r.ask(ctx, at, offset, length)
+		location, leave, err := r.place(ctx)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case location != nil && gone(answer.StatusCode):
-			// Signed addresses expire; the source gives a new one.
-			drain(answer.Body)
-			r.forget(location)
-			continue
-		case answer.StatusCode == http.StatusUnauthorized && r.Renew != nil && !renewed && sameOrigin(answer.URL, r.URL):
-			drain(answer.Body)
-			if err := r.Renew(ctx, answer.Response); err != nil {
-				return nil, err
-			}
-			renewed = true
-			continue
+		body, again, err := r.try(ctx, location, offset, length, &renewed)
+		leave()
+		if !again {
+			return body, err
 		}
-		body, err := r.judge(answer, offset, length)
-		if err != nil {
-			drain(answer.Body)
-			return nil, err
-		}
-		return body, nil
 	}
+}
+
+// try asks once; again says that something was learned that makes another try worth it.
+func (r *Remote) try(ctx context.Context, location *url.URL, offset, length int64, renewed *bool) (opened io.ReadCloser, again bool, err error) {
+	at := location
+	if at == nil {
+		at = r.URL
+	}
+	answer, err := r.ask(ctx, at, offset, length)
+	if err != nil {
+		return nil, false, err
+	}
+	switch {
+	case location != nil && gone(answer.StatusCode):
+		// Signed addresses expire; the source gives a new one.
+		drain(answer.Body)
+		r.forget(location)
+		return nil, true, nil
+	case answer.StatusCode == http.StatusUnauthorized && r.Renew != nil && !*renewed && sameOrigin(answer.URL, r.URL):
+		drain(answer.Body)
+		*renewed = true
+		err := r.Renew(ctx, answer.Response)
+		return nil, err == nil, err
+	}
+	body, err := r.judge(answer, offset, length)
+	if err != nil {
+		drain(answer.Body)
+		return nil, false, err
+	}
+	return body, false, nil
 }
 
 // gone tells the statuses with which storage refuses an address that has expired.
@@ -95,10 +107,32 @@ func gone(status int) bool {
 	return false
 }
 
-func (r *Remote) place() *url.URL {
+// place is where the content lies. Who gets nil has to ask at URL and then to call
+// leave; when nobody knows yet, the others wait until one has found out.
+func (r *Remote) place(ctx context.Context) (location *url.URL, leave func(), err error) {
+	location, direct, gate := r.known()
+	if location != nil || direct {
+		return location, func() {}, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case gate <- struct{}{}:
+	}
+	if location, direct, _ = r.known(); location != nil || direct {
+		<-gate
+		return location, func() {}, nil
+	}
+	return nil, func() { <-gate }, nil
+}
+
+func (r *Remote) known() (location *url.URL, direct bool, gate chan struct{}) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.location
+	if r.gate == nil {
+		r.gate = make(chan struct{}, 1)
+	}
+	return r.location, r.direct, r.gate
 }
 
 func (r *Remote) forget(location *url.URL) {
@@ -206,7 +240,9 @@ func (r *Remote) learn(answer *Response) error {
 	if tag != "" {
 		r.tags[host] = tag
 	}
-	if !sameOrigin(answer.URL, r.URL) {
+	if sameOrigin(answer.URL, r.URL) {
+		r.direct = true
+	} else {
 		r.location = answer.URL
 	}
 	return nil

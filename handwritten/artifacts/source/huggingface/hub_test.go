@@ -497,10 +497,7 @@ func TestRead_asks_the_Hub_once_for_a_large_file(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	file := w.file(t, "model.safetensors")
-	body, err := file.Open(t.Context(), 0, 8)
-	require.NoError(t, err)
-	require.NoError(t, body.Close())
-	_, err = w.read(t, file)
+	_, err := w.read(t, file)
 	require.NoError(t, err)
 	require.Len(t, resolves(w.Site.Requests()), 1)
 
@@ -508,7 +505,7 @@ func TestRead_asks_the_Hub_once_for_a_large_file(t *testing.T) {
 	w.Expire()
 	_, err = w.read(t, file)
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(resolves(w.Site.Requests())), 4)
+	require.Len(t, resolves(w.Site.Requests()), 2)
 }
 
 func TestRead_never_accepts(t *testing.T) {
