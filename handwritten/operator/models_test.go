@@ -2,6 +2,9 @@ package operator_test
 
 import (
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -495,4 +498,51 @@ func TestCallsPerModelAreTheLeast(t *testing.T) {
 	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Local.ContextWindow = 1024 })
 	w.model("chat", "Ready", "CatalogReady")
 	require.Len(t, calls(), 2, "Model and status")
+}
+
+// S017, S103: what Ollama says of its memory is in the status while a replica is
+// ready, and no longer.
+func TestMemoryOfOllama(t *testing.T) {
+	t.Parallel()
+	// Pods of KubeAI answer at port 8000 of their own address; every process of a
+	// machine may listen on any address of the loopback network.
+	address := "127.44.7.1"
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address+":8000")
+	if err != nil {
+		t.Skipf("no such address on this machine: %v", err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(out http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/api/ps" {
+			_, _ = out.Write([]byte(`{"models":[{"name":"chat","model":"chat","size":1073741824,"size_vram":268435456}]}`))
+		}
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.start()
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	w.activate("chat", appliancev1alpha1.ModelActivationSpecLocal{Preset: "qwen2505bcpu", ComputeTarget: "cpu", Engine: "OLlama", KVCacheType: "q8_0"})
+	model := w.kubeAIModel("chat", nil)
+	require.Equal(t, "q8_0", model.Spec.Env["OLLAMA_KV_CACHE_TYPE"])
+	pod := w.pod(model, "chat-1")
+	w.reports(pod, func(status *corev1.PodStatus) {
+		isReady(status)
+		status.PodIP, status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	})
+	w.counts("chat", 1, 1)
+	w.eventually(func() string {
+		found := w.model("chat", "Reconciling", "WaitingForCatalog")
+		if found.Status.MemoryUsage == nil {
+			return "no memory: " + show(found.Status)
+		}
+		require.EqualValues(t, 256, found.Status.MemoryUsage.VRAMMi)
+		require.EqualValues(t, 1024, found.Status.MemoryUsage.TotalMi)
+		require.EqualValues(t, 1, found.Status.MemoryUsage.Replicas)
+		require.EqualValues(t, "f16", found.Status.EffectiveKVCacheType, "the Pod was started without the variable")
+		return ""
+	})
+	w.counts("chat", 1, 0)
+	lost := w.model("chat", "Starting", "WaitingForReadyReplica")
+	require.Nil(t, lost.Status.MemoryUsage)
+	require.Empty(t, lost.Status.EffectiveKVCacheType)
 }

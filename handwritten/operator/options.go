@@ -127,7 +127,7 @@ func (o Options) Validate() error {
 		name("Hugging Face secret", o.HuggingFaceSecret, subdomain)
 	}
 	if o.ModelCache != "" && (!path.IsAbs(o.ModelCache) || path.Clean(o.ModelCache) != o.ModelCache || o.ModelCache == "/") {
-		problems = append(problems, fmt.Errorf("model cache %q: must be an absolute path below the root, without . and ..", o.ModelCache))
+		problems = append(problems, fmt.Errorf("model cache %q: must be an absolute path below the root, written without dot segments", o.ModelCache))
 	}
 	if strings.Contains(o.ModelRegistry, "://") {
 		problems = append(problems, fmt.Errorf("model registry %q: must be host, host:port or host/prefix, without a scheme", o.ModelRegistry))
