@@ -42,22 +42,29 @@ func (p position) open(blob *Blob) (*hashes, error) {
 	if err := restore(h.blob, p.Blob); err != nil {
 		return nil, fmt.Errorf("reading the checkpoint of %q: %w", blob.Name, err)
 	}
-	if p.Path == "" {
+	open := openFileAt(blob, p.At)
+	switch {
+	case open == nil && p.Path == "":
 		return h, nil
+	case open == nil || open.Path != p.Path:
+		return nil, fmt.Errorf("reading the checkpoint of %q: it is in the middle of %q, and the blob is not", blob.Name, p.Path)
 	}
-	for piece := range blob.Pieces(p.At) {
-		if piece.File == nil || piece.File.Path != p.Path {
-			break
-		}
-		if h.file = piece.File.newHash(); h.file == nil {
-			break
-		}
-		if err := restore(h.file, p.File); err != nil {
-			return nil, fmt.Errorf("reading the checkpoint of %q: %w", p.Path, err)
-		}
-		return h, nil
+	h.file = open.newHash()
+	if err := restore(h.file, p.File); err != nil {
+		return nil, fmt.Errorf("reading the checkpoint of %q: %w", p.Path, err)
 	}
-	return nil, fmt.Errorf("reading the checkpoint of %q: it is in the middle of %q, and the blob is not", blob.Name, p.Path)
+	return h, nil
+}
+
+// openFileAt is the file with a promised digest in whose middle an offset lies, nil when there is none.
+func openFileAt(blob *Blob, at int64) *File {
+	for piece := range blob.Pieces(at) {
+		if piece.File != nil && piece.Offset > 0 && piece.File.Algorithm != Unpromised {
+			return piece.File
+		}
+		break
+	}
+	return nil
 }
 
 func restore(h hash.Hash, state []byte) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -203,7 +204,7 @@ func accepted(header http.Header) int64 {
 	}
 	end, err := strconv.ParseInt(last, 10, 64)
 	switch {
-	case err != nil || end < 0:
+	case err != nil || end < 0 || end == math.MaxInt64:
 		return -1
 	case end == 0:
 		return 0
