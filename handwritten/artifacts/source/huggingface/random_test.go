@@ -24,7 +24,7 @@ func TestRead_under_random_faults(t *testing.T) {
 		for seed := range outcomes {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				outcomes[seed] = underRandomFaults(t, uint64(seed)) //nolint:gosec // not negative
+				outcomes[seed] = underRandomFaults(t, uint64(seed))
 			})
 		}
 	})
