@@ -72,6 +72,10 @@ bench-models: controlplane ## Resolve and render one model, and put 1000 into se
 bench-guard: controlplane ## Send the access guard 1000 checks a second and print p50 and p99 beside an empty handler's.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/adminserver -run '^$$' -bench OpenLoop -benchtime 1x -count 1
 
+.PHONY: bench-publish
+bench-publish: ## Publish a model of 16 files, MIB=4096 MiB together, from loopback to loopback, beside what bounds it. BENCH_DIR=...: folder with three times as much room.
+	$(if $(BENCH_DIR),BENCH_DIR="$(BENCH_DIR)") BENCH_MIB=$(or $(MIB),4096) go test ./cmd/magicstick -run '^$$' -bench BenchmarkPublish -benchtime 1x -timeout 30m
+
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into .bin/controlplane.
 	@go run ./tools/controlplane

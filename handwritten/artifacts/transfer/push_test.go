@@ -1,16 +1,22 @@
 package transfer
 
 import (
+	"context"
 	"crypto/sha1"
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,3 +263,52 @@ func TestPausesGrow(t *testing.T) {
 	patience.progress()
 	require.NoError(t, patience.wait(t.Context(), errors.New("broken")), "progress is a new start")
 }
+
+// TestMemoryDoesNotGrowWithTheModel counts every allocation of a push, of one model and of one eight times as large.
+func TestMemoryDoesNotGrowWithTheModel(t *testing.T) {
+	// A registry that takes everything and keeps nothing.
+	got := atomic.Int64{}
+	sum := atomic.Pointer[string]{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/v2/ai/model/blobs/uploads/one")
+		switch r.Method {
+		case http.MethodPost:
+			got.Store(0)
+			w.WriteHeader(http.StatusAccepted)
+		case http.MethodPatch:
+			n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
+			w.Header().Set("Range", fmt.Sprintf("0-%d", got.Add(n)-1))
+			w.WriteHeader(http.StatusAccepted)
+		case http.MethodPut:
+			digest := r.URL.Query().Get("digest")
+			sum.Store(&digest)
+			w.WriteHeader(http.StatusCreated)
+		case http.MethodHead:
+			w.Header().Set("Content-Length", fmt.Sprint(got.Load()))
+			w.Header().Set("Docker-Content-Digest", *sum.Load())
+		}
+	}))
+	t.Cleanup(server.Close)
+	allocated := func(size int64) uint64 {
+		to, err := NewTarget(strings.TrimPrefix(server.URL, "http://")+"/ai/model", TargetOptions{PlainHTTP: true, Username: "a", Password: "b"})
+		require.NoError(t, err)
+		file := &File{Path: "model.gguf", Size: size, Open: func(_ context.Context, _, length int64) (io.ReadCloser, error) {
+			return io.NopCloser(io.LimitReader(zeros{}, length)), nil
+		}}
+		blob := Blob{Name: "a", Size: size, Pieces: func(from int64) iter.Seq[Piece] {
+			return func(yield func(Piece) bool) { yield(Piece{File: file, Offset: from, Length: size - from}) }
+		}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = to.Push(t.Context(), []Blob{blob}, Options{Chunk: 16 << 20})
+		require.NoError(t, err)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	small, large := allocated(64<<20), allocated(512<<20)
+	assert.Less(t, large, small+8<<20, "small %d, large %d bytes in all, never mind the garbage collector", small, large)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
