@@ -16,9 +16,13 @@
 // gateway has accepted the policy in front of it as it is written now. A policy
 // is touched only when the API server has confirmed that its routes have no
 // backend, and carries a finalizer, so that this holds when a person deletes it
-// as well (contract/appliance.md C.4).
+// as well (contract/appliance.md C.4). A route is opened for one generation of one
+// policy object, which it names; the write fails when either has changed. What
+// cannot be told apart is an answer that the gateway computed for a former policy
+// of the same name and generation and writes to its successor: answers name no
+// object.
 //
-// observe.go collects the facts, plan.go and access.go decide (pure),
-// release.go, routes.go and policies.go render, controller.go and carryout.go
-// carry out.
+// observe.go collects the facts, plan.go, requirements.go, access.go and
+// trouble.go decide (pure), release.go, routes.go and policies.go render,
+// controller.go and carryout.go carry out.
 package instances
