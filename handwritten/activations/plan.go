@@ -327,7 +327,7 @@ func (p *planner) waitsForCatalog(message string) {
 // counts says how many replicas are ready, and what keeps the others.
 func (p *planner) counts() string {
 	text := fmt.Sprintf("%d/%d replicas are ready", p.state.ready, p.state.expected)
-	if trouble := p.state.pods.trouble(); trouble != "" {
+	if trouble := p.state.trouble(); trouble != "" {
 		text += "; " + trouble
 	}
 	return text

@@ -71,7 +71,7 @@ type planCase struct {
 type existing struct {
 	// Local is the spec.local that it was rendered from; the activation's when absent.
 	Local *appliancev1alpha1.ModelActivationSpecLocal `json:"local,omitempty"`
-	// Direct tells which objects are meant when Local is absent.
+	// Foreign, when given, are the labels of somebody else's objects.
 	Foreign map[string]string `json:"foreign,omitempty"`
 	// Edited is an edit by a foreign hand: the KubeAI Model's URL.
 	Edited string `json:"edited,omitempty"`
@@ -82,6 +82,8 @@ type existing struct {
 	// All and Ready replicas as KubeAI or Kubernetes count them.
 	All   int32 `json:"all,omitempty"`
 	Ready int32 `json:"ready,omitempty"`
+	// Failure is why no Pod can be made for the Deployment.
+	Failure string `json:"failure,omitempty"`
 	// Outdated says that the Deployment's controller has not seen its generation.
 	Outdated bool `json:"outdated,omitempty"`
 }
@@ -359,6 +361,11 @@ func (w *caseWorld) exists(t *testing.T, set CatalogSet) {
 		w.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: w.planCase.Runtime.All, UpdatedReplicas: w.planCase.Runtime.All, ReadyReplicas: w.planCase.Runtime.Ready}
 		if w.planCase.Runtime.Outdated {
 			w.deployment.Status.ObservedGeneration = 1
+		}
+		if w.planCase.Runtime.Failure != "" {
+			w.deployment.Status.Conditions = []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: w.planCase.Runtime.Failure},
+			}
 		}
 		switch w.planCase.Runtime.Without {
 		case "Service":

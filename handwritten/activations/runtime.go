@@ -18,6 +18,16 @@ type replicas struct {
 	pods podGroup
 	// ready and expected replicas.
 	ready, expected int64
+	// problem says why there is no Pod, where Kubernetes tells; empty otherwise.
+	problem string
+}
+
+// trouble is what keeps replicas from being ready, empty when nothing is known.
+func (r replicas) trouble() string {
+	if trouble := r.pods.trouble(); trouble != "" {
+		return trouble
+	}
+	return r.problem
 }
 
 // runtimeState counts the replicas of the runtime that the operator made.
@@ -55,6 +65,12 @@ func directState(deployment *appsv1.Deployment, pods []*corev1.Pod) replicas {
 	status := deployment.Status
 	if status.ObservedGeneration >= deployment.Generation {
 		state.ready = int64(min(status.ReadyReplicas, status.UpdatedReplicas))
+	}
+	for _, condition := range status.Conditions {
+		// A quota or a policy of the namespace keeps Pods from being made.
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			state.problem = kube.Truncate(title(deployment)+": "+reasonAnd(condition.Reason, condition.Message), maxTrouble)
+		}
 	}
 	return state
 }
