@@ -3,6 +3,7 @@ package modelindex
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -69,6 +70,7 @@ func (r *Reconciler) sync(ctx context.Context, desired Desired, masterKey string
 				result.troubles = append(result.troubles, unfinished(change, r.state.effort.refused))
 			}
 			r.state.effort = nil
+			r.state.memory.forget(deployments)
 			return result
 		case budget <= 0:
 			return outcome{more: true}
@@ -79,6 +81,15 @@ func (r *Reconciler) sync(ctx context.Context, desired Desired, masterKey string
 			return r.fail(err)
 		}
 	}
+}
+
+// forget what was accepted of deployments that are gone.
+func (m *Memory) forget(present []Deployment) {
+	known := map[string]bool{}
+	for _, deployment := range present {
+		known[deployment.ID()] = true
+	}
+	maps.DeleteFunc(m.Accepted, func(id, _ string) bool { return !known[id] })
 }
 
 // fail ends the effort: LiteLLM does not work at the moment.

@@ -78,7 +78,7 @@ func (r *Reconciler) publish(ctx context.Context, s *sheet, problem string, trou
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[AnnotationLastError] = problem
+	annotations[AnnotationLastError] = kube.Truncate(kube.Sanitize(problem), 2*maxSentence)
 	annotations[AnnotationLeftOut] = explain(troubles)
 	return r.write(ctx, s, annotations)
 }

@@ -286,6 +286,8 @@ func (w *world) indexWithThesePermissions(server *standin.Server) {
 	w.lists([]string{"with-a-key"}, consumersTold)
 	w.vanished(&corev1.Pod{}, reads.Name)
 	w.eventAbout("ModelActivation", "without-a-key", "WaitingForCatalog")
+	w.readyModules("litellm", "model-catalog")
+	w.model("with-a-key", "Ready", "CatalogReady")
 	w.templated("litellm-default")
 }
 

@@ -67,6 +67,34 @@ func TestModelIndexFollowsReadyReplicas(t *testing.T) {
 	w.gatewayHas(server)
 }
 
+// A runtime without KubeAI is reached through its own Service, and leaves with its
+// Pod, with its activation, and when its activation fails (S060).
+func TestModelIndexFollowsDirectRuntimes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	server := w.litellm()
+	w.start()
+	w.activate("omni", onCPU(""))
+	w.readyModules("litellm", "model-catalog")
+	deployment := w.deployment("omni-runtime")
+	w.lists([]string{}, indexReady)
+	w.reports(w.directPod(deployment, "omni-runtime-1"), isReady)
+	w.rolledOut("omni-runtime", 1)
+	w.model("omni", "Ready", "CatalogReady")
+	w.lists([]string{"omni"})
+	made := w.gatewayHas(server, "omni")[0]
+	require.Equal(t, "ai-appliance-realtime-omni", made.ID())
+	require.Equal(t, "http://omni-runtime."+w.options.ModelNamespace+".svc.cluster.local:8000/v1", made.LiteLLMParams["api_base"])
+
+	w.rolledOut("omni-runtime", 0)
+	w.lists([]string{})
+	w.rolledOut("omni-runtime", 1)
+	w.lists([]string{"omni"})
+	change(w, &appliancev1alpha1.ModelActivation{}, "omni", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+	w.lists([]string{})
+	w.gatewayHas(server)
+}
+
 // While LiteLLM fails, in whatever way, the index keeps what it says, says why it
 // may be old, and still takes out what answers no more. It heals by itself.
 func TestModelIndexOutlivesItsGateway(t *testing.T) {
