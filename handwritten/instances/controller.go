@@ -174,14 +174,8 @@ func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts, fa
 	if err := r.walk(ctx, plan.Access, facts, failure); err != nil {
 		return err
 	}
-	for _, key := range plan.Enable {
-		created, err := kube.EnableModule(ctx, r.Client, key, r.Appliance)
-		if err != nil {
-			return err
-		}
-		if created {
-			log.FromContext(ctx).Info("switched on a required module", "module", key)
-		}
+	if err := kube.EnableModules(ctx, r.Client, plan.Enable, r.Appliance); err != nil {
+		return err
 	}
 	return r.release(ctx, plan, facts)
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 )
@@ -110,4 +111,18 @@ func EnableModule(ctx context.Context, c client.Client, key string, appliance ty
 		return false, fmt.Errorf("switching on module %s: %w", key, err)
 	}
 	return true, nil
+}
+
+// EnableModules is EnableModule for several modules.
+func EnableModules(ctx context.Context, c client.Client, keys []string, appliance types.NamespacedName) error {
+	for _, key := range keys {
+		created, err := EnableModule(ctx, c, key, appliance)
+		if err != nil {
+			return err
+		}
+		if created {
+			log.FromContext(ctx).Info("switched on a required module", "module", key)
+		}
+	}
+	return nil
 }

@@ -134,14 +134,8 @@ func (r *Reconciler) carryOut(ctx context.Context, activation *appliancev1alpha1
 }
 
 func (r *Reconciler) sideEffects(ctx context.Context, plan Plan, facts Facts) error {
-	for _, key := range plan.Enable {
-		created, err := kube.EnableModule(ctx, r.Client, key, r.Appliance)
-		if err != nil {
-			return err
-		}
-		if created {
-			log.FromContext(ctx).Info("switched on a required module", "module", key)
-		}
+	if err := kube.EnableModules(ctx, r.Client, plan.Enable, r.Appliance); err != nil {
+		return err
 	}
 	for _, kustomization := range plan.Suspend {
 		if err := r.suspend(ctx, kustomization); err != nil {
