@@ -62,6 +62,10 @@ func kubeAIState(model *kubeaiv1.Model, pods []*corev1.Pod) replicas {
 // generation and says that a Pod of it is ready.
 func directState(deployment *appsv1.Deployment, pods []*corev1.Pod) replicas {
 	state := replicas{pods: group(pods, func(pod *corev1.Pod) bool { return kubeAIOwner(pod) == nil }), expected: 1}
+	if len(state.pods.live) > 0 {
+		// Their successor is there already, and Kubernetes clears them away later.
+		state.pods.terminal = nil
+	}
 	status := deployment.Status
 	if status.ObservedGeneration >= deployment.Generation {
 		state.ready = int64(min(status.ReadyReplicas, status.UpdatedReplicas))
