@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,4 +66,14 @@ func TestDev_ends_with_a_parent_that_is_killed(t *testing.T) {
 	line, err = lines.ReadString('\n')
 	require.NoError(t, err)
 	assert.Equal(t, "parent gone\n", line)
+}
+
+func TestDev_plays_nothing_on_the_cluster_of_a_kubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nowhere"))
+	_, _, err := execute(t, "", "dev", "--once")
+	require.ErrorContains(t, err, "nowhere", "stand-ins, the default, are no obstacle")
+	_, _, err = execute(t, "", "dev", "--once", "--stand-ins=false")
+	require.ErrorContains(t, err, "nowhere")
+	_, _, err = execute(t, "", "dev", "--once", "--stand-ins")
+	require.ErrorContains(t, err, "stand-ins only work on the built-in control plane")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -34,6 +35,9 @@ type Options struct {
 	Once bool
 	// Flux also runs Flux's controllers.
 	Flux bool
+	// StandIns plays KubeAI, LiteLLM and, without Flux, Flux, on the built-in
+	// control plane, so that models go through all their phases though none runs.
+	StandIns bool
 	// Timeout bounds the wait of Once.
 	Timeout time.Duration
 	// Out gets everything that a person reads.
@@ -49,6 +53,10 @@ type session struct {
 	cleanup []func() error
 	// kubeconfig is the file to show to the person.
 	kubeconfig string
+	// liteLLM is the address of the stand-in for LiteLLM; empty without one.
+	liteLLM string
+	// log of the operator and of the libraries that everything here uses.
+	log logr.Logger
 	// failures are closed by parts that end on their own; reason says why.
 	failures []failure
 }
@@ -64,6 +72,9 @@ type failure struct {
 func Run(ctx context.Context, options Options) (err error) {
 	if options.Kubeconfig != "" && options.Flux {
 		return errors.New("checking the options: Flux can only run beside the built-in control plane; unset KUBECONFIG or leave out --flux")
+	}
+	if options.Kubeconfig != "" && options.StandIns {
+		return errors.New("checking the options: stand-ins only work on the built-in control plane; unset KUBECONFIG or leave out --stand-ins")
 	}
 	if options.Timeout == 0 {
 		options.Timeout = DefaultTimeout
@@ -96,10 +107,12 @@ func (s *session) start(ctx context.Context) error {
 		run   func(context.Context) (string, error)
 	}{
 		{"cluster", s.startCluster},
+		{"log", s.startLog},
 		{"CRDs", s.installCRDs},
 		{"namespaces and catalogs", s.applyBasics},
 		{"registry", s.startRegistry},
 		{"Flux", s.startFlux},
+		{"stand-ins", s.startStandIns},
 		{"examples", s.applyExamples},
 		{"operator", s.startOperator},
 	}

@@ -18,6 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,6 +76,8 @@ func TestRun_once_brings_everything_to_rest_and_prints_it(t *testing.T) {
 	// Without Flux nobody makes basis ready, so the modules wait and are suspended, not absent.
 	assert.Regexp(t, `WaitingForModules.*basis`, table["ModuleActivation/litellm"])
 	assert.Contains(t, table["Kustomization/app-litellm"], "Suspended")
+	assert.Regexp(t, ` WaitingForModules +WaitingForModules +VLLM on cpu: `, table["ModelActivation/qwen2505bcpu"])
+	assert.NotContains(t, out.String(), "NO MODEL RUNS HERE")
 	for _, name := range []string{"ModelActivation/qwen2505bcpu", "AppInstance/openclaw-default", "ApplianceSetup/local"} {
 		assert.Contains(t, table, name, "an example of the seed")
 	}
@@ -83,6 +86,34 @@ func TestRun_once_brings_everything_to_rest_and_prints_it(t *testing.T) {
 	dir := regexp.MustCompile(`data in (\S+)`).FindStringSubmatch(out.String())
 	require.NotNil(t, dir)
 	assert.NoDirExists(t, dir[1])
+}
+
+// What a newcomer sees with `make run ONCE=1`, and again in a folder that was kept.
+func TestRun_with_stand_ins_puts_models_into_service(t *testing.T) {
+	dir := t.TempDir()
+	for _, attempt := range []string{"first", "again"} {
+		t.Run(attempt, func(t *testing.T) {
+			out := &output{}
+			began := time.Now()
+			require.NoError(t, dev.Run(t.Context(), dev.Options{Once: true, StandIns: true, DataDir: dir, Out: out}), "%s", out)
+			t.Logf("%s in all\n%s", time.Since(began).Round(time.Millisecond), out)
+			assert.Regexp(t, `stand-ins .*NO MODEL RUNS HERE: small programs play Flux, KubeAI and LiteLLM \(http://127\.0\.0\.1:\d+\)`, out)
+			assert.Contains(t, out.String(), "Secret ai/external-openai-api-key of the example of an external model has a key that opens nothing")
+			table := rows(t, out.String())
+			for _, module := range []string{"kubeai", "litellm", "model-catalog"} {
+				assert.Regexp(t, ` Ready +KustomizationReady `, table["ModuleActivation/"+module])
+			}
+			assert.Regexp(t, ` Ready +CatalogReady +VLLM on cpu: `, table["ModelActivation/qwen2505bcpu"])
+			assert.Regexp(t, ` Ready +CatalogReady +OLlama on cpu: `, table["ModelActivation/qwen2505b-ollama"])
+			assert.Regexp(t, ` Ready +CatalogReady +openai/gpt-4o-mini: `, table["ModelActivation/example-openai-gpt-4o-mini"])
+			assert.Regexp(t, ` WaitingForGPU .* No node offers nvidia\.com/gpu`, table["ModelActivation/qwen2505b-nvidia"])
+			for _, model := range []string{"qwen2505bcpu", "qwen2505b-ollama", "example-openai-gpt-4o-mini"} {
+				assert.Regexp(t, ` Listed +- +chat model litellm/`+model, table["ModelIndex/"+model])
+			}
+			assert.NotContains(t, table, "ModelIndex/qwen2505b-nvidia")
+			assert.Equal(t, 1, strings.Count(out.String(), "the default for chat"))
+		})
+	}
 }
 
 func TestRun_once_says_what_is_not_at_rest(t *testing.T) {
@@ -111,6 +142,11 @@ func TestRun_on_an_existing_cluster_keeps_what_is_there(t *testing.T) {
 	assert.Regexp(t, `examples .* \d+ created\n`, first)
 	assert.NotContains(t, first.String(), "kept")
 	assert.Contains(t, first.String(), "left out: ApplianceSetup identity-system/local")
+	// Nothing is played on somebody's cluster.
+	assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Name: "models.kubeai.org"}, &apiextensionsv1.CustomResourceDefinition{})))
+	secrets := &corev1.SecretList{}
+	require.NoError(t, c.List(t.Context(), secrets, client.InNamespace("ai")))
+	assert.Empty(t, secrets.Items)
 	assert.NotContains(t, rows(t, first.String()), "ApplianceSetup/local")
 
 	// A person customises the catalog, changes and relabels an example, marks a
@@ -248,8 +284,9 @@ func TestRun_refuses(t *testing.T) {
 		options dev.Options
 		words   string
 	}{
-		"Flux on a foreign cluster": {dev.Options{Kubeconfig: "config", Flux: true}, "Flux can only run beside the built-in control plane"},
-		"a missing kubeconfig":      {dev.Options{Kubeconfig: filepath.Join(t.TempDir(), "nowhere")}, "nowhere"},
+		"Flux on a foreign cluster":      {dev.Options{Kubeconfig: "config", Flux: true}, "Flux can only run beside the built-in control plane"},
+		"stand-ins on a foreign cluster": {dev.Options{Kubeconfig: "config", StandIns: true}, "stand-ins only work on the built-in control plane"},
+		"a missing kubeconfig":           {dev.Options{Kubeconfig: filepath.Join(t.TempDir(), "nowhere")}, "nowhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.options.Out = &output{}
@@ -285,9 +322,9 @@ func TestRun_until_it_is_interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- dev.Run(ctx, dev.Options{DataDir: dir, Out: out}) }()
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "app-litellm") }, 2*time.Minute, 50*time.Millisecond, "%s", out)
-	for _, words := range []string{"export KUBECONFIG=" + filepath.Join(dir, "kubeconfig"), "Ctrl-C stops everything", "make run FLUX=1"} {
+	go func() { ended <- dev.Run(ctx, dev.Options{DataDir: dir, StandIns: true, Out: out}) }()
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "ModelIndex") }, 2*time.Minute, 50*time.Millisecond, "%s", out)
+	for _, words := range []string{"export KUBECONFIG=" + filepath.Join(dir, "kubeconfig"), "Ctrl-C stops everything", "make run STANDINS=0", "NO MODEL RUNS HERE"} {
 		assert.Contains(t, out.String(), words)
 	}
 	require.Len(t, childrenOf(t, dir), 3)

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -27,28 +24,30 @@ const (
 	electionPatience = time.Second
 )
 
-// startOperator runs all controllers in this process, with their log in a file:
-// the terminal belongs to the table.
-func (s *session) startOperator(ctx context.Context) (string, error) {
-	path := filepath.Join(s.dir, "logs", "operator.log")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("starting the operator: making the log folder: %w", err)
-	}
-	// #nosec G304 -- a file below our own data folder.
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return "", fmt.Errorf("starting the operator: opening its log: %w", err)
-	}
-	s.onStop(log.Close)
-	logger := logr.FromSlogHandler(slog.NewTextHandler(log, nil))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger)
+// operatorLog is the name of the log that the operator and the libraries share.
+const operatorLog = "operator.log"
 
+// startLog sends what the libraries log to a file, before anything that logs
+// starts: the terminal belongs to the table.
+func (s *session) startLog(context.Context) (string, error) {
+	var err error
+	if s.log, err = s.openLog(operatorLog); err != nil {
+		return "", err
+	}
+	ctrl.SetLogger(s.log)
+	klog.SetLogger(s.log)
+	return "", nil
+}
+
+// startOperator runs all controllers in this process.
+func (s *session) startOperator(ctx context.Context) (string, error) {
+	path := filepath.Join(s.dir, "logs", operatorLog)
 	options := operator.DefaultOptions()
 	options.MetricsAddress, options.ProbeAddress = "0", "0"
 	if s.Kubeconfig == "" {
 		options.LeaseDuration = embeddedLease
 	}
+	s.useStandIns(&options)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	manager, err := operator.New(running, s.config, options)
 	if err != nil {
@@ -106,6 +105,13 @@ func (s *session) startOperator(ctx context.Context) (string, error) {
 	}()
 	s.onStop(func() error { cancel(); <-ended; <-watching; return nil })
 	return fmt.Sprintf("stands by for the Lease %s: %s (log in %s)", lease, s.leaseHolder(ctx, options.Appliance.Namespace), path), nil
+}
+
+// useStandIns tells the operator where the stand-ins are.
+func (s *session) useStandIns(options *operator.Options) {
+	if s.liteLLM != "" {
+		options.Index.LiteLLMBaseURL = s.liteLLM
+	}
 }
 
 // leaseHolder describes the operator that works, as well as that can be known.

@@ -46,6 +46,20 @@ func TestMakeRow(t *testing.T) {
 			"kind: HostOperation\nmetadata: {name: a}\nstatus: {observedGeneration: -1}",
 			row{"HostOperation", "a", "", "", "accepted; its controller does not run here"},
 		},
+		"model on an engine": {
+			"kind: ModelActivation\nmetadata: {name: m}\nspec: {local: {engine: VLLM}}\n" +
+				"status: {phase: Starting, engine: OLlama, computeTarget: cpu, conditions: [{type: Ready, status: 'False', reason: R, message: M}]}",
+			row{"ModelActivation", "m", "Starting", "R", "OLlama on cpu: M"},
+		},
+		"model that nobody has resolved yet": {
+			"kind: ModelActivation\nmetadata: {name: m}\nspec: {local: {computeTarget: cpu}}", row{"ModelActivation", "m", "", "", "cpu"},
+		},
+		"model of a preset that says it all": {
+			"kind: ModelActivation\nmetadata: {name: m}\nspec: {local: {preset: p}}\nstatus: {phase: Degraded, message: M}", row{"ModelActivation", "m", "Degraded", "", "M"},
+		},
+		"external model": {
+			"kind: ModelActivation\nmetadata: {name: m}\nspec: {external: {model: openai/x}}\nstatus: {phase: Ready, message: M}", row{"ModelActivation", "m", "Ready", "", "openai/x: M"},
+		},
 		"route without a backend": {
 			"kind: HTTPRoute\nmetadata: {name: r}\nspec: {hostnames: [a.example, b.example], rules: [{matches: []}]}\nstatus: {conditions: [{type: Ready}]}",
 			row{"HTTPRoute", "r", "Closed", "", "a.example, b.example"},
@@ -76,6 +90,25 @@ func TestMakeRow(t *testing.T) {
 	}
 }
 
+func TestIndexRows(t *testing.T) {
+	index := func(text string) *unstructured.Unstructured {
+		o := object(t, "kind: ConfigMap\nmetadata: {name: ai-model-catalog}")
+		require.NoError(t, unstructured.SetNestedField(o.Object, text, "data", "catalog.json"))
+		return o
+	}
+	assert.Equal(t, []row{
+		{indexRow, "a", "Listed", "", "chat model litellm/a, 4096 tokens of context; the default for chat"},
+		{indexRow, "b", "Listed", "", "chat model litellm/b"},
+		{indexRow, "c", "Listed", "", "embedding model litellm/c; the default for embedding"},
+	}, indexRows(index(`{"models":[{"id":"a","type":"chat","modelRef":"litellm/a","contextWindow":4096},{"id":"b","type":"chat","modelRef":"litellm/b"},
+		{"id":"c","type":"embedding","modelRef":"litellm/c"}],"defaultChatModel":"a","defaultEmbeddingModel":"c"}`)))
+	assert.Empty(t, indexRows(index(`{"models":[],"defaultChatModel":""}`)))
+	broken := indexRows(index(`{`))
+	require.Len(t, broken, 1)
+	assert.Equal(t, "Unreadable", broken[0].phase)
+	assert.Equal(t, "Unreadable", indexRows(object(t, "kind: ConfigMap\nmetadata: {name: x}"))[0].phase)
+}
+
 func TestListed_leaves_out_what_is_not_of_an_instance(t *testing.T) {
 	assert.True(t, listed(object(t, "kind: Kustomization\nmetadata: {name: k}")))
 	for _, kind := range []string{"HelmRelease", "HTTPRoute", "SecurityPolicy"} {
@@ -100,6 +133,10 @@ func TestPending(t *testing.T) {
 		return object(t, fmt.Sprintf("kind: ModuleActivation\nmetadata: {name: m, generation: 2}\n"+
 			"status: {phase: %s, observedGeneration: %d, conditions: [{type: Ready, status: 'False', reason: R}]}", phase, observed))
 	}
+	model := func(phase string) *unstructured.Unstructured {
+		return object(t, "kind: ModelActivation\nmetadata: {name: m, generation: 1}\n"+
+			"status: {phase: "+phase+", observedGeneration: 1, conditions: [{type: Ready, status: 'False', reason: R}]}")
+	}
 	for name, test := range map[string]struct {
 		object            *unstructured.Unstructured
 		without, withFlux bool
@@ -108,6 +145,9 @@ func TestPending(t *testing.T) {
 		"seen and waiting":    {module("WaitingForModules", 2), false, true},
 		"seen and degraded":   {module("Degraded", 2), false, false},
 		"an older generation": {module("Ready", 1), true, true},
+		"a model that starts": {model("Starting"), false, true},
+		"a model without GPU": {model("WaitingForGPU"), false, false},
+		"a model in service":  {model("Ready"), false, false},
 		"untouched":           {object(t, "kind: Appliance\nmetadata: {name: m, generation: 1}\nstatus: {observedGeneration: -1}"), true, true},
 		"of another operator": {object(t, "kind: Model\nmetadata: {name: m, generation: 1}"), false, false},
 		"on its way to be gone": {object(t, "kind: Appliance\nmetadata: {name: m, generation: 1, deletionTimestamp: '2026-01-01T00:00:00Z'}\n"+
@@ -205,6 +245,9 @@ func TestStandInSource_has_every_module_of_the_catalog(t *testing.T) {
 		text := string(files[path.Join(module.Path, "module.yaml")])
 		for _, crd := range module.RequiredCRDs {
 			assert.Contains(t, text, "name: "+crd+"\n")
+		}
+		if module.Key == "kubeai" {
+			assert.Contains(t, text, "resourceProfile:", "the operator writes objects of it")
 		}
 		for _, parameter := range module.Parameters {
 			assert.Contains(t, text, "${"+parameter.Substitution+":="+parameter.Placeholder+"}")

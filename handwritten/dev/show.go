@@ -8,13 +8,16 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"magicstick.dev/operator/handwritten/controlplane"
+	"magicstick.dev/operator/handwritten/modelindex"
 )
 
 const (
@@ -47,6 +50,7 @@ var tableKinds = []tableKind{
 	{schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}, "httproutes"},
 	{schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "SecurityPolicy"}, "securitypolicies"},
 	ours("appliance.magicstick.dev", "ModelActivation", "modelactivations"),
+	{schema.GroupVersionKind{Version: "v1", Kind: indexKind}, "configmaps"},
 	ours("appliance.magicstick.dev", "HostOperation", "hostoperations"),
 	ours("appliance.magicstick.dev", "ApplianceSetup", "appliancesetups"),
 	ours("ai.deckhouse.io", "Model", "models"),
@@ -99,7 +103,7 @@ func (s *session) show(ctx context.Context) error {
 				s.out.table(cells(rows))
 			}
 		}
-		if s.Once && time.Since(lastChange) >= settle && len(pending(current, s.Flux)) == 0 {
+		if s.Once && time.Since(lastChange) >= settle && len(pending(current, s.settles())) == 0 {
 			s.out.table(cells(rows))
 			return nil
 		}
@@ -108,12 +112,15 @@ func (s *session) show(ctx context.Context) error {
 
 func (s *session) timedOut(objects []*unstructured.Unstructured) error {
 	s.out.table(cells(makeRows(objects)))
-	waiting := pending(objects, s.Flux)
+	waiting := pending(objects, s.settles())
 	if len(waiting) == 0 {
 		return fmt.Errorf("waiting for convergence: objects still changed after %s", s.Timeout)
 	}
 	return fmt.Errorf("waiting for convergence: not at rest after %s: %s", s.Timeout, strings.Join(waiting, ", "))
 }
+
+// settles tells whether somebody makes Kustomizations ready.
+func (s *session) settles() bool { return s.Flux || s.StandIns }
 
 // watchFailures gives the first failure of a part that should go on running.
 func (s *session) watchFailures(ctx context.Context) <-chan error {
@@ -141,19 +148,35 @@ func (s *session) watch(ctx context.Context) (func() []*unstructured.Unstructure
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	// Of all ConfigMaps, the one with the model index.
+	name := modelindex.DefaultSettings().ConfigMapName()
+	indexOnly := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, name.Namespace, func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", name.Name).String()
+	})
+	factories := []dynamicinformer.DynamicSharedInformerFactory{factory, indexOnly}
 	s.onStop(func() error {
 		cancel()
-		factory.Shutdown()
+		for _, started := range factories {
+			started.Shutdown()
+		}
 		return nil
 	})
 	var informers []cache.SharedIndexInformer
 	for _, kind := range tableKinds {
-		informers = append(informers, factory.ForResource(kind.GroupVersion().WithResource(kind.resource)).Informer())
+		from := factory
+		if kind.Kind == indexKind {
+			from = indexOnly
+		}
+		informers = append(informers, from.ForResource(kind.GroupVersion().WithResource(kind.resource)).Informer())
 	}
-	factory.Start(ctx.Done())
-	for resource, synced := range factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return nil, fmt.Errorf("watching %s: %w", resource.Resource, context.Cause(ctx))
+	for _, started := range factories {
+		started.Start(ctx.Done())
+	}
+	for _, started := range factories {
+		for resource, synced := range started.WaitForCacheSync(ctx.Done()) {
+			if !synced {
+				return nil, fmt.Errorf("watching %s: %w", resource.Resource, context.Cause(ctx))
+			}
 		}
 	}
 	return func() []*unstructured.Unstructured {
@@ -184,10 +207,17 @@ func (s *session) nextSteps() {
 	s.out.line("  k -n ai-system patch msmod litellm --type merge -p '{\"spec\":{\"enabled\":false}}'")
 	s.out.line("  k -n flux-system get kustomizations                       # what the operator made of it")
 	s.out.line("  k -n identity-system get httproutes,securitypolicies      # the way to the applications, and what guards it")
-	if s.Flux {
+	switch {
+	case s.StandIns:
+		s.out.line("  k -n ai get models.kubeai.org,pods                        # what KubeAI would run; no model really runs")
+		s.out.line("  k -n ai annotate models.kubeai.org qwen2505bcpu 'standin.magicstick.dev/fate=Crash=out of memory'   # let it fail")
+		s.out.line("  k -n ai annotate models.kubeai.org qwen2505bcpu standin.magicstick.dev/fate-                        # and recover")
+		s.out.line("  k -n ai get configmap ai-model-catalog -o yaml            # the index that applications read")
+		s.out.line("NO MODEL RUNS HERE: parts of the appliance are played. `make run STANDINS=0` leaves the stand-ins out.")
+	case s.Flux:
 		s.out.line("  k -n ai get configmaps                                    # what Flux made of that")
-	} else {
-		s.out.line("Modules wait: Flux does not run. `make run FLUX=1` runs it too.")
+	default:
+		s.out.line("Modules wait: Flux does not run. `make run FLUX=1` runs it too, `make run` plays it.")
 	}
 	s.out.line("Logs: %s. Ctrl-C stops everything.", filepath.Join(s.dir, "logs"))
 	s.out.line("")

@@ -10,6 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	shipped "magicstick.dev/operator/generated/catalogs"
+	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
+	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
 	"magicstick.dev/operator/handwritten/catalogs"
 	"magicstick.dev/operator/handwritten/dev/flux"
 	"magicstick.dev/operator/handwritten/dev/gitserver"
@@ -25,15 +27,33 @@ const sourceName = "flux-system"
 // Flux do - substitution, health checks, pruning - happens for real, without
 // images, nodes or internet.
 func standInSource() (map[string][]byte, error) {
+	folders, err := standInFolders()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for folder, text := range folders {
+		files[path.Join(folder, "module.yaml")] = text
+		files[path.Join(folder, "kustomization.yaml")] = []byte(
+			"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [module.yaml]\n")
+	}
+	return files, nil
+}
+
+// standInFolders are the manifests of the stand-in source by module path.
+func standInFolders() (map[string][]byte, error) {
 	modules, err := catalogs.ParseModules(shipped.ShippedModuleCatalogJSON())
 	if err != nil {
 		return nil, fmt.Errorf("making the stand-in source: %w", err)
 	}
-	files := map[string][]byte{}
+	folders := map[string][]byte{}
 	for _, module := range modules.All() {
-		objects := append([]map[string]any{standInConfigMap(module)}, standInCRDs(module)...)
+		crds, err := standInCRDs(module)
+		if err != nil {
+			return nil, fmt.Errorf("making the stand-in of module %s: %w", module.Key, err)
+		}
 		var text strings.Builder
-		for _, object := range objects {
+		for _, object := range append([]map[string]any{standInConfigMap(module)}, crds...) {
 			document, err := yaml.Marshal(object)
 			if err != nil {
 				return nil, fmt.Errorf("making the stand-in of module %s: %w", module.Key, err)
@@ -41,11 +61,9 @@ func standInSource() (map[string][]byte, error) {
 			text.WriteString("---\n")
 			text.Write(document)
 		}
-		files[path.Join(module.Path, "module.yaml")] = []byte(text.String())
-		files[path.Join(module.Path, "kustomization.yaml")] = []byte(
-			"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [module.yaml]\n")
+		folders[module.Path] = []byte(text.String())
 	}
-	return files, nil
+	return folders, nil
 }
 
 func standInConfigMap(module catalogs.Module) map[string]any {
@@ -63,11 +81,24 @@ func standInConfigMap(module catalogs.Module) map[string]any {
 	}
 }
 
-// standInCRDs make <plural>.<group> known, with any content.
-func standInCRDs(module catalogs.Module) []map[string]any {
+// standInCRDs make <plural>.<group> known, with any content. KubeAI's is the
+// part that the product knows: the operator writes objects of it.
+func standInCRDs(module catalogs.Module) ([]map[string]any, error) {
 	var crds []map[string]any
 	for _, name := range module.RequiredCRDs {
 		plural, group, _ := strings.Cut(name, ".")
+		if group == kubeaiv1.GroupName {
+			text, err := kubeaicrds.FS.ReadFile(group + "/model.yaml")
+			if err != nil {
+				return nil, fmt.Errorf("reading the CRD of KubeAI: %w", err)
+			}
+			object, err := decode(text)
+			if err != nil {
+				return nil, fmt.Errorf("reading the CRD of KubeAI: %w", err)
+			}
+			crds = append(crds, object.Object)
+			continue
+		}
 		// The real kind's spelling is not in the catalog and does not matter here.
 		singular := strings.TrimSuffix(plural, "s")
 		kind := strings.ToUpper(singular[:1]) + singular[1:]
@@ -90,19 +121,28 @@ func standInCRDs(module catalogs.Module) []map[string]any {
 			},
 		})
 	}
-	return crds
+	return crds, nil
 }
 
-// applySource creates the GitRepository of the default Appliance and, as the
-// appliance's own Flux graph does, the Kustomizations of the static modules.
+// applySource creates the GitRepository of the default Appliance and the
+// Kustomizations of the static modules.
 func (s *session) applySource(ctx context.Context, url string) error {
-	objects := []map[string]any{{
+	repository := map[string]any{
 		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
 		"metadata": map[string]any{"namespace": flux.Namespace, "name": sourceName},
 		"spec": map[string]any{
 			"url": url, "interval": "1m0s", "ref": map[string]any{"branch": gitserver.Branch},
 		},
-	}}
+	}
+	if err := s.apply(ctx, &unstructured.Unstructured{Object: repository}); err != nil {
+		return fmt.Errorf("applying the Flux graph: %w", err)
+	}
+	return s.applyStaticModules(ctx)
+}
+
+// applyStaticModules makes the Kustomizations of the static modules, as the
+// appliance's own Flux graph does.
+func (s *session) applyStaticModules(ctx context.Context) error {
 	modules, err := catalogs.ParseModules(shipped.ShippedModuleCatalogJSON())
 	if err != nil {
 		return fmt.Errorf("applying the Flux graph: %w", err)
@@ -111,17 +151,15 @@ func (s *session) applySource(ctx context.Context, url string) error {
 		if !module.IsStatic() {
 			continue
 		}
-		objects = append(objects, map[string]any{
+		kustomization := map[string]any{
 			"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
 			"metadata": map[string]any{"namespace": flux.Namespace, "name": module.KustomizationName},
 			"spec": map[string]any{
 				"interval": "10m0s", "prune": true, "wait": true, "path": "./" + module.Path,
 				"sourceRef": map[string]any{"kind": "GitRepository", "name": sourceName},
 			},
-		})
-	}
-	for _, object := range objects {
-		if err := s.apply(ctx, &unstructured.Unstructured{Object: object}); err != nil {
+		}
+		if err := s.apply(ctx, &unstructured.Unstructured{Object: kustomization}); err != nil {
 			return fmt.Errorf("applying the Flux graph: %w", err)
 		}
 	}

@@ -15,7 +15,7 @@ type row struct {
 }
 
 // controlled lists the kinds that the operator in this process reconciles.
-var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true, "AppInstance": true}
+var controlled = map[string]bool{"Appliance": true, "ModuleActivation": true, "AppInstance": true, "ModelActivation": true}
 
 // listed keeps releases, routes and policies of somebody else, as an existing
 // cluster may have them, out of the table.
@@ -29,13 +29,15 @@ func listed(object *unstructured.Unstructured) bool {
 
 // makeRow reads what people look at from any of our kinds, or of Flux's and
 // the gateway's.
-func makeRow(object *unstructured.Unstructured) row {
+func makeRow(object *unstructured.Unstructured) (made row) {
 	r := row{kind: object.GetKind(), name: object.GetName()}
 	switch r.kind {
 	case "HTTPRoute":
 		return routeRow(r, object)
 	case "SecurityPolicy":
 		return policyRow(r, object)
+	case "ModelActivation":
+		defer func() { made.message = strings.TrimSuffix(modelDetail(object)+made.message, ": ") }()
 	}
 	r.phase, _, _ = unstructured.NestedString(object.Object, "status", "phase")
 	if message, found, _ := unstructured.NestedString(object.Object, "status", "message"); found {
@@ -120,14 +122,19 @@ func findCondition(conditions []any, name string) map[string]any {
 // makeRows sorts the objects the way a person looks for them: the appliance
 // first, then kind by kind.
 func makeRows(objects []*unstructured.Unstructured) []row {
-	rows := make([]row, len(objects))
-	for i, object := range objects {
-		rows[i] = makeRow(object)
+	var rows []row
+	for _, object := range objects {
+		if object.GetKind() == indexKind {
+			rows = append(rows, indexRows(object)...)
+			continue
+		}
+		rows = append(rows, makeRow(object))
 	}
 	order := map[string]int{}
 	for i, kind := range tableKinds {
 		order[kind.Kind] = i
 	}
+	order[indexRow] = order[indexKind]
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(order[a.kind], order[b.kind]), cmp.Compare(a.name, b.name))
 	})
@@ -149,10 +156,11 @@ func orDash(text string) string {
 	return text
 }
 
-// pending names the objects that the operator has not brought to rest. With
-// Flux a module rests when it is Ready, Degraded or Disabled; without, nobody
-// makes Kustomizations ready, so the module rests when its generation was seen.
-func pending(objects []*unstructured.Unstructured, withFlux bool) []string {
+// pending names the objects that the operator has not brought to rest. Where
+// somebody makes Kustomizations ready, a module rests when it is Ready, Degraded
+// or Disabled, and a model when it does not start any more; elsewhere, they rest
+// when their generation was seen.
+func pending(objects []*unstructured.Unstructured, settles bool) []string {
 	var names []string
 	for _, object := range objects {
 		if !controlled[object.GetKind()] {
@@ -161,8 +169,11 @@ func pending(objects []*unstructured.Unstructured, withFlux bool) []string {
 		r := makeRow(object)
 		observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
 		rests := observed >= object.GetGeneration() && r.reason != "" && object.GetDeletionTimestamp() == nil
-		if withFlux && r.kind == "ModuleActivation" {
+		if settles && r.kind == "ModuleActivation" {
 			rests = rests && (r.phase == "Ready" || r.phase == "Degraded" || r.phase == "Disabled")
+		}
+		if settles && r.kind == "ModelActivation" {
+			rests = rests && !startingPhases[r.phase]
 		}
 		if !rests {
 			names = append(names, fmt.Sprintf("%s/%s (%s)", r.kind, r.name, orDash(r.phase)))

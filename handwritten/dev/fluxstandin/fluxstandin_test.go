@@ -175,7 +175,9 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `})
 	missing := w.create("base", "./nowhere", nil)
-	w.create("top", "a", func(s *kustomizev1.KustomizationSpec) { s.DependsOn = []kustomizev1.DependencyReference{{Name: "base"}} })
+	w.create("top", "a", func(s *kustomizev1.KustomizationSpec) {
+		s.DependsOn = []kustomizev1.DependencyReference{{Name: "base"}}
+	})
 	w.create("broken", "broken", nil)
 	w.create("untyped", "untyped", nil)
 	health := func(crd string) func(*kustomizev1.KustomizationSpec) {
