@@ -261,7 +261,10 @@ func models(ctx context.Context, mgr manager.Manager, foreign client.Client, kin
 	if err := inUse.Setup(mgr, kinds); err != nil {
 		return err
 	}
-	profiles := &activations.Profiles{Activations: reconciler, Children: kube.NewChildren(foreign), Namespace: options.FluxNamespace}
+	profiles := &activations.Profiles{
+		Activations: reconciler, Children: kube.NewChildren(foreign), Namespace: options.FluxNamespace,
+		Quiet: options.ProfilesQuiet, Interval: options.ProfilesInterval,
+	}
 	return profiles.Setup(mgr, kinds, options.ModuleCatalog, options.ModelPresets, options.EngineCatalog, options.RealtimeProfiles)
 }
 

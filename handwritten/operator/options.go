@@ -66,6 +66,10 @@ type Options struct {
 	ProbeAddress string
 	// ShutdownTimeout is how long passes under way may take at the end.
 	ShutdownTimeout time.Duration
+	// ProfilesQuiet and ProfilesInterval are the pauses around writes of KubeAI's
+	// resource profiles; 0 means activations.DefaultProfilesQuiet and
+	// DefaultProfilesInterval, unless a test sets them.
+	ProfilesQuiet, ProfilesInterval time.Duration
 	// Now is the clock, time.Now unless a test sets it.
 	Now func() time.Time
 }
