@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -160,7 +159,7 @@ func (p *publication) blobs(ctx context.Context) ([]transfer.Blob, error) {
 		}
 		blobs[i] = transfer.Blob{
 			Name: fmt.Sprintf("%03d %s", i, layer.Path()), Size: layer.Size, Key: layer.Key(), Unpinned: unpinned,
-			Expected: slices.Contains(expected, present{layer.Path(), layer.Size}), Pieces: pieces(layer, files),
+			Expected: expected[present{layer.Path(), layer.Size}], Pieces: pieces(layer, files),
 		}
 	}
 	return blobs, nil
@@ -190,8 +189,8 @@ type present struct {
 }
 
 // expected looks at the artifact that the tag names now. Its layers of the same
-// name and size are probably those that we are about to push: they are compared before anything is sent.
-func (p *publication) expected(ctx context.Context) ([]present, error) {
+// name and size may be those that we are about to push.
+func (p *publication) expected(ctx context.Context) (map[present]digest.Digest, error) {
 	content, err := p.target.Manifest(ctx, p.options.Retry, p.tag)
 	if err != nil || content == nil {
 		return nil, err
@@ -200,9 +199,11 @@ func (p *publication) expected(ctx context.Context) ([]present, error) {
 	if json.Unmarshal(content, &manifest) != nil {
 		return nil, nil // something else has the name
 	}
-	var layers []present
+	layers := map[present]digest.Digest{}
 	for _, layer := range manifest.Layers {
-		layers = append(layers, present{layer.Annotations[layout.AnnotationFilepath], layer.Size})
+		if layer.Digest.Validate() == nil {
+			layers[present{layer.Annotations[layout.AnnotationFilepath], layer.Size}] = layer.Digest
+		}
 	}
 	return layers, nil
 }

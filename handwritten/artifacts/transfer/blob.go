@@ -8,6 +8,8 @@ import (
 	"hash"
 	"io"
 	"iter"
+
+	"github.com/opencontainers/go-digest"
 )
 
 // Algorithm is how the source computes the digest that it promises for a file.
@@ -70,9 +72,10 @@ type Blob struct {
 	// Key identifies the bytes as far as the source vouches for them: two blobs with the
 	// same key have the same digest. "" when that cannot be told.
 	Key string
-	// Expected says that the registry probably has the blob: it is hashed
-	// first, and sent only when it is missing.
-	Expected bool
+	// Expected is a blob of the repository that is probably the same, "" for none. When some
+	// places of the two are the same, the blob is hashed first, and sent only when
+	// its digest is another one.
+	Expected digest.Digest
 	// Unpinned says that nothing vouches for the bytes being the same when another
 	// process reads them: a checkpoint then keeps what the registry has, but
 	// everything is hashed again.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha1"
 	"crypto/tls"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -86,12 +88,12 @@ func TestBlobsThatTheRegistryHasAreNotSent(t *testing.T) {
 		from.read.Store(0)
 		meter := &Meter{}
 		expected := []Blob{blobs[0], blobs[1]}
-		expected[0].Expected = true
+		expected[0].Expected = first[0].Digest
 		second, err := to.Push(t.Context(), expected, quick(meter))
 		require.NoError(t, err)
 		assert.True(t, second[0].Present && second[1].Present)
 		assert.Zero(t, meter.Totals().Sent)
-		assert.Equal(t, int64(3<<20+1000), from.read.Load())
+		assert.Equal(t, int64(3<<20+1000+samples*sampleSize), from.read.Load(), "once, and what was compared")
 	})
 	t.Run("taken_from_another_repository", func(t *testing.T) {
 		from.read.Store(0)
@@ -103,10 +105,33 @@ func TestBlobsThatTheRegistryHasAreNotSent(t *testing.T) {
 		assertHeld(t, other, second[0], bytesOf("a", data[0]))
 		assert.Zero(t, meter.Totals().Sent+from.read.Load())
 	})
+	t.Run("expected_and_nearly_the_same", func(t *testing.T) {
+		meter := &Meter{}
+		other := bytes.Clone(data[0])
+		other[5] ^= 1
+		blob := from.blob("a", other)
+		blob.Expected = first[0].Digest
+		pushed, err := to.Push(t.Context(), []Blob{blob}, quick(meter))
+		require.NoError(t, err)
+		assertHeld(t, to, pushed[0], bytesOf("a", other))
+		assert.Equal(t, blob.Size, meter.Totals().Sent)
+	})
+	t.Run("expected_and_trained_further", func(t *testing.T) {
+		from.read.Store(0)
+		meter := &Meter{}
+		other := content(3, len(data[0]))
+		blob := from.blob("a", other)
+		blob.Expected = first[0].Digest
+		pushed, err := to.Push(t.Context(), []Blob{blob}, quick(meter))
+		require.NoError(t, err)
+		assertHeld(t, to, pushed[0], bytesOf("a", other))
+		assert.Equal(t, blob.Size, meter.Totals().Sent)
+		assert.LessOrEqual(t, from.read.Load(), int64(len(other)+sampleSize), "read once, not once more to hash it")
+	})
 	t.Run("expected_but_missing", func(t *testing.T) {
 		meter := &Meter{}
 		blob := from.blob("c", content(3, 2<<20))
-		blob.Expected = true
+		blob.Expected = digest.FromString("gone")
 		pushed, err := to.Push(t.Context(), []Blob{blob}, quick(meter))
 		require.NoError(t, err)
 		assertHeld(t, to, pushed[0], bytesOf("c", content(3, 2<<20)))

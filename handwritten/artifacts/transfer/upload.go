@@ -55,7 +55,9 @@ func (u *upload) run(ctx context.Context) (Pushed, error) {
 	saved := u.ledger.blob(u.blob.Name)
 	expected := u.blob.Expected
 	if u.blob.Unpinned {
-		expected = expected || saved.Digest != ""
+		if saved.Digest != "" {
+			expected = saved.Digest
+		}
 		saved.Digest, saved.Hashed = "", position{}
 	}
 	if found, err := u.known(ctx, saved.Digest); err != nil || found != "" {
@@ -74,7 +76,7 @@ func (u *upload) run(ctx context.Context) (Pushed, error) {
 	if saved.Session != "" && strings.HasPrefix(saved.Session, u.target.base[:strings.Index(u.target.base, "://")]) {
 		u.session, u.unsure, u.sent = &session{target: u.target, location: saved.Session}, true, u.blob.Size
 	}
-	if u.session == nil && expected {
+	if u.session == nil && expected != "" && u.resembles(ctx, expected) {
 		d, err := u.hash(ctx, nil)
 		if err != nil {
 			return Pushed{}, err
