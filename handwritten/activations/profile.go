@@ -170,7 +170,7 @@ func DefaultProfiles(engines *catalogs.Engines) []*Profile {
 // kubeAIValues is the part of KubeAI's Helm values that the operator writes.
 type kubeAIValues struct {
 	ModelRollouts    rolloutValues                     `json:"modelRollouts"`
-	ResourceProfiles map[string]ProfileSpec            `json:"resourceProfiles"`
+	ResourceProfiles map[string]ProfileSpec            `json:"resourceProfiles,omitempty"`
 	ModelServers     map[string]map[string]imageValues `json:"modelServers,omitempty"`
 }
 
@@ -199,9 +199,36 @@ func KubeAIValues(profiles []*Profile) ([]byte, error) {
 		}
 		server["images"][profile.Spec.ImageName] = profile.Image
 	}
-	text, err := yaml.Marshal(values)
+	text, err := writeValues(values)
 	if err != nil {
 		return nil, fmt.Errorf("writing KubeAI's values for %d resource profiles: %w", len(values.ResourceProfiles), err)
+	}
+	return text, nil
+}
+
+// writeValues gives the same text for the same values. The YAML library alone does
+// not: it orders keys by the numbers in them, and for names that end in hexadecimal
+// digits that is no order, so that KubeAI would start again for nothing.
+func writeValues(values kubeAIValues) ([]byte, error) {
+	profiles := values.ResourceProfiles
+	values.ResourceProfiles = nil
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	text = append(text, "resourceProfiles:"...)
+	if len(profiles) == 0 {
+		text = append(text, " {}"...)
+	}
+	text = append(text, '\n')
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		profile, err := yaml.Marshal(map[string]ProfileSpec{name: profiles[name]})
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(profile)) {
+			text = append(append(text, "  "...), line...)
+		}
 	}
 	return text, nil
 }

@@ -1,12 +1,15 @@
 package activations
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // custom are two profiles that no default is.
@@ -37,6 +40,29 @@ func TestParseProfiles(t *testing.T) {
 	} {
 		assert.Empty(t, parseProfiles(broken), name)
 	}
+}
+
+// Names that end in hexadecimal digits are in one order only, or KubeAI would start
+// again with nothing changed.
+func TestKubeAIValuesAreTheSameEveryTime(t *testing.T) {
+	var profiles []*Profile
+	for i := range 200 {
+		profiles = append(profiles, resolve(t, fmt.Sprintf("computeTarget: cpu, url: hf://a/b, memoryRequiredMi: %d", 5000+16*i)).Profile)
+	}
+	first, err := KubeAIValues(profiles)
+	require.NoError(t, err)
+	for range 20 {
+		rand.Shuffle(len(profiles), func(i, j int) { profiles[i], profiles[j] = profiles[j], profiles[i] })
+		again, err := KubeAIValues(profiles)
+		require.NoError(t, err)
+		require.Equal(t, string(first), string(again))
+	}
+	assert.Len(t, parseProfiles(string(first)), 200)
+	var values kubeAIValues
+	require.NoError(t, yaml.UnmarshalStrict(first, &values))
+	empty, err := KubeAIValues(nil)
+	require.NoError(t, err)
+	assert.Contains(t, string(empty), "resourceProfiles: {}\n")
 }
 
 // A profile stays as long as a Model names it, whatever became of the document.
