@@ -50,7 +50,7 @@ func (i *image) tool(name, text string) *image {
 
 func (i *image) script(name, body string) *image {
 	i.t.Helper()
-	require.NoError(i.t, os.WriteFile(filepath.Join(i.bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700)) //nolint:gosec // it is executed
+	require.NoError(i.t, os.WriteFile(filepath.Join(i.bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 	return i
 }
 
