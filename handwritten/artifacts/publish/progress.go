@@ -15,7 +15,7 @@ import (
 
 const (
 	// barInterval and lineInterval are the pauses between two looks at the meter.
-	barInterval, lineInterval = 200 * time.Millisecond, 2 * time.Second
+	barInterval, lineInterval = 200 * time.Millisecond, time.Second
 	// rateWindow is the time over which a rate is taken.
 	rateWindow = 10 * time.Second
 )
