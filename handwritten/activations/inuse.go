@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -54,6 +56,8 @@ const (
 type InUse struct {
 	// Client reads activations from the cache.
 	Client client.Client
+	// Foreign lists prepared models from the cache.
+	Foreign client.Client
 	// Children reads and writes prepared models.
 	Children *kube.Children
 	// Kinds knows whether the kinds of prepared models are there.
@@ -78,9 +82,9 @@ func (r *InUse) Setup(mgr ctrl.Manager, kinds *kube.OptionalKinds) error {
 	if err != nil {
 		return fmt.Errorf("setting up the controller of prepared models in use: %w", err)
 	}
-	for _, kind := range []kube.OptionalKind{preparedKind, preparedClusterKind} {
-		kinds.Watch(kind, built, &handler.EnqueueRequestForObject{}, func(ctx context.Context) { trigger.Enqueue(r.all(ctx)...) }, marksChanged())
-	}
+	again := func(ctx context.Context) { trigger.Enqueue(r.all(ctx)...) }
+	kinds.Watch(preparedKind, built, &handler.EnqueueRequestForObject{}, again, marksChanged())
+	kinds.Watch(preparedClusterKind, built, &handler.EnqueueRequestForObject{}, again, marksChanged())
 	return nil
 }
 
@@ -92,7 +96,7 @@ func (r *InUse) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		model, kind, name = &aiv1alpha1.ClusterModel{}, preparedClusterKind, kindClusterModel
 	}
 	if presence, _ := r.Kinds.Presence(ctx, kind.CRD); presence != kube.Present {
-		return reconcile.Result{}, nil // its appearance enqueues every one that is used
+		return reconcile.Result{}, nil // its appearance enqueues every one
 	}
 	found, err := r.Children.Get(ctx, request.NamespacedName, model)
 	if err != nil || !found {
@@ -214,17 +218,29 @@ func (r *InUse) activations(ctx context.Context) ([]*appliancev1alpha1.ModelActi
 	return found, nil
 }
 
-// all enqueues every model that is named.
+// all enqueues every prepared model of the kinds that can be read: also one that
+// nobody uses any more must lose its finalizer.
 func (r *InUse) all(ctx context.Context) []reconcile.Request {
-	activations, err := r.activations(ctx)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "looking for prepared models in use")
-		return nil
-	}
 	var requests []reconcile.Request
-	for _, activation := range activations {
-		requests = append(requests, r.used(ctx, activation)...)
+	collect := func(kind kube.OptionalKind, list client.ObjectList, options ...client.ListOption) {
+		if presence, _ := r.Kinds.Presence(ctx, kind.CRD); presence != kube.Present {
+			return
+		}
+		if err := r.Foreign.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+			log.FromContext(ctx).Error(err, "listing prepared models to look at again", "kind", kind.CRD)
+			return
+		}
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			if model, ok := item.(client.Object); ok {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(model)})
+			}
+			return nil
+		})
 	}
+	for _, namespace := range r.Namespaces {
+		collect(preparedKind, &aiv1alpha1.ModelList{}, client.InNamespace(namespace))
+	}
+	collect(preparedClusterKind, &aiv1alpha1.ClusterModelList{})
 	return requests
 }
 

@@ -255,7 +255,7 @@ func models(ctx context.Context, mgr manager.Manager, foreign client.Client, kin
 		return fmt.Errorf("adding the sampler of memory: %w", err)
 	}
 	inUse := &activations.InUse{
-		Client: mgr.GetClient(), Children: kube.NewChildren(foreign), Kinds: kinds,
+		Client: mgr.GetClient(), Foreign: foreign, Children: kube.NewChildren(foreign), Kinds: kinds,
 		Namespace: options.Appliance.Namespace, Namespaces: reconciler.Namespaces, Recorder: reconciler.Recorder,
 	}
 	if err := inUse.Setup(mgr, kinds); err != nil {
