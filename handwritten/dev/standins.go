@@ -74,7 +74,7 @@ func (s *session) startStandIns(ctx context.Context) (string, error) {
 	}
 	s.background(ctx, "the stand-in for KubeAI", func(ctx context.Context) error {
 		return kubeai.Run(ctx, s.config, kubeai.Options{
-			Namespace: modelNamespace, Surge: 1, StartUp: podStartUp, Restart: kubeAIRestart, Log: log, OllamaAnswers: true,
+			Namespace: modelNamespace, StartUp: podStartUp, Restart: kubeAIRestart, Log: log, OllamaAnswers: true,
 			Profiles:    types.NamespacedName{Namespace: flux.Namespace, Name: activations.ProfilesConfigMap},
 			ProfilesKey: activations.ProfilesKey,
 		})

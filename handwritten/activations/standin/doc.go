@@ -11,8 +11,9 @@
 //
 // What it does as KubeAI does: Pods with the label model=<name> and the Model as
 // their controller; spec.replicas, which KubeAI itself keeps between the bounds;
-// a Model that changes gets new Pods, one more than wanted meanwhile (surge 1),
-// and loses the old ones when those are Ready; profiles that change take effect
+// a Model that changes gets new Pods, as many more than wanted meanwhile as
+// modelRollouts.surge of the values says (else 1), and loses the old ones when
+// those are Ready, or before where there may be none more; profiles that change take effect
 // after a restart; a profile that is unknown or not <name>:<int> gives no Pod and
 // only a line in the log; a Failed Pod is not replaced until somebody deletes it.
 // What it does not: load balancing, autoscaling, caches, adapters.

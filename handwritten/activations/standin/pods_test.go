@@ -27,6 +27,7 @@ resourceProfiles:
 modelServers:
   VLLM: {images: {cuda: registry.example/vllm:1}}
 replicaCount: 1
+modelRollouts: {surge: 2}
 `)
 	require.NoError(t, err)
 	return c
@@ -45,6 +46,14 @@ func TestResolve_takes_only_known_profiles_with_a_count(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), count)
 	assert.Equal(t, "cuda", p.ImageName)
+}
+
+func TestSurge_is_KubeAIs_own_unless_the_values_say_another(t *testing.T) {
+	assert.Equal(t, 2, configured(t).surge())
+	assert.Equal(t, 1, configuration{}.surge())
+	c, err := parseConfiguration("modelRollouts: {surge: 0}")
+	require.NoError(t, err)
+	assert.Equal(t, 0, c.surge())
 }
 
 func TestParseConfiguration_names_what_it_reads(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -15,7 +16,16 @@ import (
 type configuration struct {
 	ResourceProfiles map[string]profile `json:"resourceProfiles"`
 	ModelServers     map[string]server  `json:"modelServers"`
+	ModelRollouts    struct {
+		// Surge is how many Pods more than wanted a rollout may have.
+		Surge *int `json:"surge"`
+	} `json:"modelRollouts"`
 }
+
+// ownSurge is KubeAI's when the values say nothing.
+const ownSurge = 1
+
+func (c configuration) surge() int { return max(0, ptr.Deref(c.ModelRollouts.Surge, ownSurge)) }
 
 // profile is the resources of one device of a replica.
 type profile struct {

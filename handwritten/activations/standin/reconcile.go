@@ -41,13 +41,14 @@ func (k *kubeAI) reconcileModel(ctx context.Context, request reconcile.Request) 
 		k.Log.Info("no Pod", "model", model.Name, "reason", message)
 		return reconcile.Result{}, nil
 	}
-	pod, err := podFor(model, *k.known.Load())
+	known := *k.known.Load()
+	pod, err := podFor(model, known)
 	if err != nil {
 		// KubeAI does not try again either (contract/appliance.md C.7).
 		k.Log.Info("no Pod", "model", model.Name, "reason", err.Error())
 		return reconcile.Result{}, nil
 	}
-	step := planRollout(own, pod.Labels[labelHash], int(*model.Spec.Replicas), k.Surge)
+	step := planRollout(own, pod.Labels[labelHash], int(*model.Spec.Replicas), known.surge())
 	if err := k.remove(ctx, step.remove); err != nil {
 		return reconcile.Result{}, err
 	}

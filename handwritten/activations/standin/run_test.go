@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, config *rest.Config) *world {
 	require.NoError(t, err)
 	namespace := controlplanetest.Namespace(t, config)
 	return &world{t: t, config: config, client: c, namespace: namespace, options: standin.Options{
-		Namespace: namespace, Surge: 1,
+		Namespace:   namespace,
 		Profiles:    types.NamespacedName{Namespace: namespace, Name: activations.ProfilesConfigMap},
 		ProfilesKey: activations.ProfilesKey,
 	}}
@@ -90,9 +91,14 @@ func (w *world) profiles() {
 	require.NoError(w.t, err)
 	text, err := activations.KubeAIValues(activations.DefaultProfiles(engines))
 	require.NoError(w.t, err)
+	w.values(string(text))
+}
+
+func (w *world) values(text string) {
+	w.t.Helper()
 	require.NoError(w.t, w.client.Create(w.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: activations.ProfilesConfigMap},
-		Data:       map[string]string{activations.ProfilesKey: string(text)},
+		Data:       map[string]string{activations.ProfilesKey: text},
 	}))
 }
 
@@ -201,11 +207,46 @@ func TestRun_serves_a_model_on_every_definition_of_KubeAI(t *testing.T) {
 	}
 }
 
+// D6: the operator's own values keep a machine with one GPU from a Pod that
+// would wait for it for ever.
+func TestRun_removes_the_Pods_of_a_changed_model_first_as_the_operators_values_say(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.profiles()
+	w.run()
+	model := w.model("qwen", nil)
+	w.eventually("qwen", "1 of 1 ready [Running]")
+	watch, err := client.NewWithWatch(w.config, client.Options{Scheme: w.client.Scheme()})
+	require.NoError(t, err)
+	events, err := watch.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(w.namespace))
+	require.NoError(t, err)
+	defer events.Stop()
+	first := w.pods("qwen")[0].Name
+	w.patch(model, `{"spec":{"args":["--max-model-len=4096"]}}`)
+	seen := map[string]bool{}
+	for event := range events.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		require.True(t, ok)
+		seen[pod.Name] = event.Type != apiwatch.Deleted
+		if pod.Name != first && pod.Status.Phase == corev1.PodRunning {
+			break
+		}
+		present := 0
+		for _, here := range seen {
+			if here {
+				present++
+			}
+		}
+		require.LessOrEqual(t, present, 1, "%v", seen)
+	}
+	w.eventually("qwen", "1 of 1 ready [Running]")
+}
+
 func TestRun_gives_a_changed_model_new_Pods_and_keeps_the_old_ones_until_then(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
 	w.options.StartUp = 2 * time.Second
-	w.profiles()
+	w.values("resourceProfiles: {magicstick-cpu: {imageName: cpu, requests: {cpu: 1}}}")
 	w.run()
 	model := w.model("qwen", nil)
 	w.eventually("qwen", "0 of 1 ready [Pending]")

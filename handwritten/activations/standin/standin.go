@@ -53,9 +53,6 @@ type Options struct {
 	Restart time.Duration
 	// StartUp is the time that a Pod takes to become Ready.
 	StartUp time.Duration
-	// Surge is how many Pods more than wanted a rollout may have; KubeAI's own
-	// default is 1.
-	Surge int
 	// Fate of the Pods of Models without AnnotationFate; empty means Ready.
 	Fate Fate
 	// OllamaAnswers makes Ready Pods of Ollama answer GET /api/ps, each at an address
