@@ -2,25 +2,16 @@ package operator_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
-	"magicstick.dev/operator/generated/crds"
-	fluxcrds "magicstick.dev/operator/generated/external/crds"
-	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
-	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 	"magicstick.dev/operator/handwritten/modelindex"
@@ -252,84 +243,6 @@ func TestModelIndexChangedByHand(t *testing.T) {
 	require.True(t, w.in(&corev1.Pod{}, consumer.Name), "what was repaired is no change for those who read it")
 }
 
-// Pods that read the index start again once for each change, also when the
-// operator is new, and nobody else does.
-func TestModelIndexRestartsItsConsumersOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplanetest.Shared(t))
-	w.litellm()
-	w.start()
-	w.lists([]string{}, indexReady)
-	w.rested()
-	first := w.consumer("first")
-	bystander := w.consumer("bystander")
-	bystander.Labels = map[string]string{"app": "litellm"}
-	require.NoError(t, w.client.Update(t.Context(), bystander))
-
-	w.served("chat", 1)
-	w.lists([]string{"chat"})
-	w.vanished(&corev1.Pod{}, first.Name)
-	w.rested()
-	second := w.consumer("second")
-	w.stop()
-	w.start()
-	w.rested()
-	require.True(t, w.in(&corev1.Pod{}, second.Name), "a new operator knows that this change was told")
-	require.True(t, w.in(&corev1.Pod{}, bystander.Name))
-
-	// A change while nobody looks is told by the next operator.
-	w.stop()
-	w.counts("chat", 1, 0)
-	w.start()
-	w.lists([]string{})
-	w.vanished(&corev1.Pod{}, second.Name)
-
-	w.stop()
-	w.options.Index.RestartConsumers = false
-	w.start()
-	third := w.consumer("third")
-	w.counts("chat", 1, 1)
-	w.lists([]string{"chat"})
-	w.rested()
-	require.True(t, w.in(&corev1.Pod{}, third.Name), "switched off")
-}
-
-// Every write of a change is once the last that the operator makes before it dies,
-// seen by the API server or not: taking a model out, publishing, restarting those
-// who read, noting that.
-func TestModelIndexKilledAtEveryStep(t *testing.T) {
-	t.Parallel()
-	for step := range 4 {
-		for _, late := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write_%d_seen_%t", step+1, late), func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, controlplanetest.Shared(t))
-				server := w.litellm()
-				w.served("gone", 1)
-				w.start()
-				w.lists([]string{"gone"}, consumersTold)
-				w.rested()
-				old := w.consumer("old")
-				w.stop()
-				w.counts("gone", 1, 0)
-				w.served("chat", 1)
-				require.True(t, w.live(step, late), "the operator did not die")
-				_, ids := w.theIndex()
-				published := slices.Equal(ids, []string{"chat"})
-				require.Equal(t, step >= 2 || step == 1 && late, published, "what the operator got to do: %v", ids)
-				time.Sleep(1100 * time.Millisecond) // times of Pods are cut to the second
-				fresh := w.consumer("fresh")
-				w.start()
-				w.lists([]string{"chat"}, indexReady, consumersTold)
-				w.gatewayHas(server, "chat")
-				w.vanished(&corev1.Pod{}, old.Name)
-				w.rested()
-				require.Equal(t, published, w.in(&corev1.Pod{}, fresh.Name), "only who started before the change starts again")
-			})
-		}
-	}
-}
-
 // Nothing happens, nothing is done: no write, no question to LiteLLM. A new
 // operator asks once and writes nothing.
 func TestModelIndexIsQuiet(t *testing.T) {
@@ -446,119 +359,6 @@ func TestModelIndexReadsTheListOfExternalModels(t *testing.T) {
 	w.gatewayHas(server, "two")
 	require.NoError(t, w.client.Delete(t.Context(), list))
 	w.lists([]string{})
-}
-
-// KubeOpenCode comes later, goes, and comes back; its AgentTemplates get the
-// models and keep everything else (U037).
-func TestModelIndexKeepsAgentTemplates(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS, kubeaicrds.FS)))
-	w.litellm()
-	w.served("chat", 1)
-	w.start()
-	w.lists([]string{"chat"})
-	require.NoError(t, w.client.Create(t.Context(), agentTemplateCRD()))
-	template := func(name string, labels map[string]any, config any) {
-		object := &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": name, "namespace": w.options.ModelNamespace, "labels": labels},
-			"spec":     map[string]any{"executorImage": "image", "config": config},
-		}}
-		object.SetGroupVersionKind(templateKind)
-		w.eventually(func() string { // the API server needs a moment for a new kind
-			if err := w.client.Create(t.Context(), object.DeepCopy()); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-	}
-	template("litellm-default", nil, map[string]any{"theme": "dark", "provider": map[string]any{"litellm": map[string]any{"models": map[string]any{"old": map[string]any{}}}}})
-	template("demo", map[string]any{"appliance.magicstick.dev/appinstance": "kubeopencode-demo"}, map[string]any{})
-	template("of-a-person", nil, map[string]any{"model": "x/y"})
-	config := func(name string, check func(map[string]any) string) {
-		w.eventually(func() string {
-			object := &unstructured.Unstructured{}
-			object.SetGroupVersionKind(templateKind)
-			require.NoError(t, w.client.Get(t.Context(), types.NamespacedName{Namespace: w.options.ModelNamespace, Name: name}, object))
-			found, _, _ := unstructured.NestedMap(object.Object, "spec", "config")
-			return check(found)
-		})
-	}
-	has := func(models string) func(map[string]any) string {
-		return func(config map[string]any) string {
-			if text := fmt.Sprint(config); !strings.Contains(text, models) || !strings.Contains(text, "small_model:litellm/chat") || !strings.Contains(text, " model:litellm/chat") && !strings.Contains(text, "[model:litellm/chat") {
-				return "the configuration is " + text
-			}
-			return ""
-		}
-	}
-	const chat = "models:map[chat:map[limit:map[context:20000 output:8192] name:chat]]"
-	config("litellm-default", has(chat))
-	config("litellm-default", has("theme:dark"))
-	config("demo", has(chat))
-	config("of-a-person", func(config map[string]any) string {
-		if fmt.Sprint(config) != "map[model:x/y]" {
-			return "changed: " + fmt.Sprint(config)
-		}
-		return ""
-	})
-	// Changed by hand.
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(templateKind)
-	require.NoError(t, w.client.Get(t.Context(), types.NamespacedName{Namespace: w.options.ModelNamespace, Name: "demo"}, object))
-	require.NoError(t, unstructured.SetNestedField(object.Object, "x/y", "spec", "config", "model"))
-	require.NoError(t, w.client.Update(t.Context(), object))
-	config("demo", has(chat))
-	w.rested()
-	// Without a chat model nothing is written.
-	w.counts("chat", 1, 0)
-	w.lists([]string{})
-	w.rested()
-	config("demo", has(chat))
-	require.NoError(t, w.client.Delete(t.Context(), agentTemplateCRD()))
-	w.served("more", 1)
-	w.lists([]string{"more"})
-}
-
-var templateKind = schema.GroupVersionKind{Group: "kubeopencode.io", Version: "v1alpha1", Kind: "AgentTemplate"}
-
-// agentTemplateCRD is as much of KubeOpenCode's definition as matters here.
-func agentTemplateCRD() *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "agenttemplates.kubeopencode.io"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: templateKind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "agenttemplates", Singular: "agenttemplate", Kind: templateKind.Kind, ListKind: "AgentTemplateList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: templateKind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {
-						Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-							"executorImage": {Type: "string"}, "config": {XPreserveUnknownFields: ptr.To(true)},
-						},
-					}},
-				}},
-			}},
-		},
-	}
-}
-
-// KubeAI's definition is deleted under the operator: its models are gone, and
-// nobody else's.
-func TestModelIndexWithoutKubeAI(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controlplanetest.Start(t, controlplanetest.WithCRDs(crds.FS, fluxcrds.FS, gatewaycrds.FS)))
-	server := w.litellm()
-	w.secret("good", "api-key", indexProviderKey)
-	w.provider("good", "good")
-	w.start()
-	w.lists([]string{"good"})
-	controlplanetest.InstallCRDs(t, w.config, kubeaicrds.FS)
-	w.served("chat", 1)
-	w.lists([]string{"chat", "good"})
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "models.kubeai.org"}}
-	require.NoError(t, w.client.Delete(t.Context(), crd))
-	w.lists([]string{"good"})
-	w.gatewayHas(server, "good")
 }
 
 // A thousand models at once: all are listed, in few writes, and then it is quiet.
