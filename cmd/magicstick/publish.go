@@ -29,6 +29,7 @@ type publishFlags struct {
 	json             bool
 	cacheDir         string
 	parallel         int
+	chunkMi          int64
 	sourceHosts      []string
 }
 
@@ -84,6 +85,7 @@ that were promised, 130 interrupted.`,
 	set.StringVar(&flags.target.CAFile, "ca-file", "", "file with PEM certificates that the registry's may be signed by")
 	set.StringVar(&flags.cacheDir, "cache-dir", "", "folder of checkpoints (default: magicstick/publish in the user's cache folder)")
 	set.IntVar(&flags.parallel, "parallel", 0, "how many layers are under way at once (default 4)")
+	set.Int64Var(&flags.chunkMi, "chunk-mi", 0, "size of one request to the registry in Mi, for proxies that allow less (default 64)")
 	set.StringArrayVar(&flags.sourceHosts, "source-host", nil, "host[:port] that a mirror may lead to; may be repeated")
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{publish.ExitUsage, err} })
 	return command
@@ -131,7 +133,7 @@ func publishSource(ctx context.Context, from string, target *transfer.Target, ta
 	if err != nil {
 		return publish.Result{}, err
 	}
-	options := transfer.Options{Parallel: flags.parallel, Meter: &transfer.Meter{}, Warn: func(err error) { screen.warn(err.Error()) }}
+	options := transfer.Options{Parallel: flags.parallel, Chunk: flags.chunkMi << 20, Meter: &transfer.Meter{}, Warn: func(err error) { screen.warn(err.Error()) }}
 	checkpoint, err := publish.OpenCheckpoint(cacheDir(flags.cacheDir), target.Repository(), plan)
 	if err != nil {
 		screen.warn(err.Error() + "; an interruption will cost a new start")
