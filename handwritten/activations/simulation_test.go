@@ -240,14 +240,14 @@ func (s *simulated) others() {
 			pod := s.newPod()
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubeai.org/v1", Kind: "Model", Name: s.model.Name, UID: s.model.UID, Controller: ptr.To(true)}}
 		}
-		s.model.Status.Replicas = &kubeaiv1.ModelStatusReplicas{All: int32(len(own)), Ready: int32(len(podGroup{live: own}.ready()))} //nolint:gosec // a handful
+		s.model.Status.Replicas = &kubeaiv1.ModelStatusReplicas{All: int32(len(own)), Ready: int32(len(podGroup{live: own}.ready()))}
 	}
 	if s.deployment != nil {
 		own := s.podsOf(false)
 		if len(own) == 0 {
 			s.newPod().Labels = map[string]string{labelComponent: componentRuntime, LabelActivation: s.activation.Name}
 		}
-		ready := int32(len(podGroup{live: own}.ready())) //nolint:gosec // a handful
+		ready := int32(len(podGroup{live: own}.ready()))
 		s.deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: s.deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: ready}
 	}
 }

@@ -1,11 +1,14 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +29,8 @@ import (
 	gatewaycrds "magicstick.dev/operator/generated/external/gateway/crds"
 	kubeaicrds "magicstick.dev/operator/generated/external/kubeai/crds"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
+	"magicstick.dev/operator/handwritten/activations"
+	"magicstick.dev/operator/handwritten/activations/standin"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
 )
 
@@ -469,6 +475,7 @@ func TestKubeAIAppearsVanishesAndReturns(t *testing.T) {
 func TestCallsPerModelAreTheLeast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
+	w.options.ProfilesQuiet, w.options.ProfilesInterval = 10*time.Millisecond, 10*time.Millisecond // written before the counting begins
 	w.start()
 	w.readyModules("kubeai", "litellm", "model-catalog")
 	w.index("chat")
@@ -545,4 +552,114 @@ func TestMemoryOfOllama(t *testing.T) {
 	lost := w.model("chat", "Starting", "WaitingForReadyReplica")
 	require.Nil(t, lost.Status.MemoryUsage)
 	require.Empty(t, lost.Status.EffectiveKVCacheType)
+}
+
+// The whole way with KubeAI played: a model gets into service and back after
+// every kind of failure; while it changes there is never a second Pod (D6).
+func TestModelWithKubeAIPlayed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controlplanetest.Shared(t))
+	w.options.ProfilesQuiet, w.options.ProfilesInterval = 10*time.Millisecond, 10*time.Millisecond
+	w.start()
+	ctx, cancel := context.WithCancel(t.Context())
+	played := make(chan error, 1)
+	go func() {
+		played <- standin.Run(ctx, w.config, standin.Options{
+			Namespace:   w.options.ModelNamespace,
+			Profiles:    types.NamespacedName{Namespace: w.options.FluxNamespace, Name: activations.ProfilesConfigMap},
+			ProfilesKey: activations.ProfilesKey, StartUp: 300 * time.Millisecond,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-played; err != nil {
+			t.Errorf("playing KubeAI: %v", err)
+		}
+	})
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	w.index("chat")
+	most := w.mostPods()
+	w.cpuModel("chat")
+	w.model("chat", "Ready", "CatalogReady")
+
+	fate := func(fate standin.Fate) {
+		t.Helper()
+		for {
+			model := w.kubeAIModel("chat", nil)
+			model.Annotations = map[string]string{standin.AnnotationFate: string(fate)}
+			err := w.client.Update(t.Context(), model)
+			if !apierrors.IsConflict(err) {
+				require.NoError(t, err)
+				return
+			}
+		}
+	}
+	for _, c := range []struct {
+		fate standin.Fate
+		says string
+	}{{standin.Crash, "CrashLoopBackOff"}, {standin.PullFailure, "Pull"}, {standin.Unschedulable, "finds no node"}} {
+		fate(c.fate)
+		w.model("chat", "Starting", "WaitingForReadyReplica")
+		w.says("chat", has(c.says))
+		fate(standin.Ready)
+		require.NotContains(t, *w.model("chat", "Ready", "CatalogReady").Status.Message, c.says)
+	}
+	fate(standin.Failed)
+	w.eventually(func() string {
+		found := &appliancev1alpha1.ModelActivation{}
+		w.get(found, "chat")
+		if recovery := found.Status.PodRecovery; recovery == nil || recovery.Attempts < 1 {
+			return "no attempt: " + show(found.Status)
+		}
+		return ""
+	})
+	fate(standin.Ready)
+	w.changeContext("chat", 1024) // a changed revision waits for no pause
+	require.Nil(t, w.model("chat", "Ready", "CatalogReady").Status.PodRecovery)
+	w.eventually(func() string {
+		for _, pod := range w.podsOf("chat") {
+			if strings.Contains(strings.Join(pod.Spec.Containers[0].Args, " "), "--max-model-len=1024") {
+				return ""
+			}
+		}
+		return "the Pod has the old settings"
+	})
+	w.model("chat", "Ready", "CatalogReady")
+	require.Equal(t, 1, most(), "Pods at the same time")
+}
+
+// podsOf are the Pods of a KubeAI Model that are not on their way out.
+func (w *world) podsOf(model string) []corev1.Pod {
+	w.t.Helper()
+	list := &corev1.PodList{}
+	require.NoError(w.t, w.client.List(w.t.Context(), list, client.InNamespace(w.options.ModelNamespace), client.MatchingLabels{"model": model}))
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+}
+
+// mostPods watches the Pods of the models and tells how many there were at the
+// same time; those on their way out do not count.
+func (w *world) mostPods() func() int {
+	w.t.Helper()
+	watching, err := client.NewWithWatch(w.config, client.Options{})
+	require.NoError(w.t, err)
+	events, err := watching.Watch(w.t.Context(), &corev1.PodList{}, client.InNamespace(w.options.ModelNamespace))
+	require.NoError(w.t, err)
+	w.t.Cleanup(events.Stop)
+	var most atomic.Int64
+	go func() {
+		present := map[string]bool{}
+		for event := range events.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			if event.Type == watch.Deleted || pod.DeletionTimestamp != nil {
+				delete(present, pod.Name)
+			} else {
+				present[pod.Name] = true
+			}
+			most.Store(max(most.Load(), int64(len(present))))
+		}
+	}()
+	return func() int { return int(most.Load()) }
 }
