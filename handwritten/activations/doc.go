@@ -23,4 +23,10 @@
 // the calls. There is one runtime at a time: what an activation had before is
 // gone, Pods included, before anything else is made. What somebody else made is
 // never changed or deleted, whatever its name.
+//
+// preflight.go judges a request against the nodes (nodes.go), prepared_source.go
+// reads prepared models, memory.go asks Ollama for its memory. Two small
+// controllers work beside the large one: inuse.go keeps prepared models that are
+// used, profiles.go keeps what KubeAI is set up with, at the pace of pace.go. The
+// programs around model servers are in wrapper/.
 package activations

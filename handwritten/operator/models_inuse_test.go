@@ -258,3 +258,25 @@ func TestPreparedModelUnderConflicts(t *testing.T) {
 	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
 	w.goes(model)
 }
+
+// preparedWithThesePermissions holds and lets go prepared models, and sets up
+// KubeAI.
+func (w *world) preparedWithThesePermissions() {
+	w.t.Helper()
+	for _, kind := range []string{"Model", "ClusterModel"} {
+		model := w.prepare(kind, "qwen")
+		name := strings.ToLower(kind)
+		w.serve(name, model)
+		w.holding(model, true)
+		require.NoError(w.t, w.client.Delete(w.t.Context(), model))
+		w.usedBy(model, w.options.Appliance.Namespace+"/"+name)
+		change(w, &appliancev1alpha1.ModelActivation{}, name, func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
+		w.goes(model)
+	}
+	w.profiles(func(names []string) bool { return len(names) > 0 })
+	document := w.document(w.options.FluxNamespace, activations.ProfilesConfigMap)
+	document.Data = nil
+	require.NoError(w.t, w.client.Update(w.t.Context(), document))
+	w.profiles(func(names []string) bool { return len(names) > 0 })
+	require.NotNil(w.t, w.document(w.options.ModelNamespace, activations.WrapperConfigMap))
+}

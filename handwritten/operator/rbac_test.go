@@ -155,6 +155,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 	w.gone(&kustomizev1.Kustomization{}, "app-litellm")
 	w.instanceWithThesePermissions()
 	w.modelWithThesePermissions()
+	w.preparedWithThesePermissions()
 	w.indexWithThesePermissions(gateway)
 	w.eventually(func() string {
 		list := &corev1.EventList{}
