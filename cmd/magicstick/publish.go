@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -166,7 +167,9 @@ func cacheDir(named string) string {
 type screen struct {
 	lines *publish.Lines // nil on a terminal
 	out   io.Writer
-	err   io.Writer
+
+	mu  sync.Mutex
+	err io.Writer // above the bar while there is one
 }
 
 func newScreen(out, console io.Writer, json bool) *screen {
@@ -182,7 +185,20 @@ func (s *screen) watch(plan publish.Plan, meter *transfer.Meter) (stop func()) {
 	if s.lines != nil {
 		return s.lines.Watch(plan, meter)
 	}
-	return publish.Bar(s.err, plan, meter)
+	above, stop := publish.Bar(s.err, plan, meter)
+	below := s.errors(above)
+	return func() {
+		s.errors(below)
+		stop()
+	}
+}
+
+// errors makes messages go to another place, and returns the former one.
+func (s *screen) errors(to io.Writer) (former io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	former, s.err = s.err, to
+	return former
 }
 
 func (s *screen) warn(message string) {
@@ -190,6 +206,8 @@ func (s *screen) warn(message string) {
 		s.lines.Write(publish.Event{Event: "warning", Message: message})
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	fmt.Fprintln(s.err, "magicstick: warning:", message)
 }
 

@@ -125,8 +125,9 @@ func progressEvent(now time.Time, totals transfer.Totals, recent *speed) Event {
 	}
 }
 
-// Bar draws the progress of a plan on a terminal until the returned function is called.
-func Bar(out io.Writer, plan Plan, meter *transfer.Meter) (stop func()) {
+// Bar draws the progress of a plan on a terminal until stop is called. What is
+// written to above stands above the bar.
+func Bar(out io.Writer, plan Plan, meter *transfer.Meter) (above io.Writer, stop func()) {
 	var mu sync.Mutex
 	var recent speed
 	progress := mpb.New(mpb.WithOutput(out), mpb.WithWidth(40), mpb.WithRefreshRate(barInterval))
@@ -155,7 +156,7 @@ func Bar(out io.Writer, plan Plan, meter *transfer.Meter) (stop func()) {
 		// A full bar would end the drawing before the manifests are there.
 		bar.SetCurrent(min(totals.Done, max(plan.SizeBytes, 1)-1))
 	})
-	return func() {
+	return progress, func() {
 		ended()
 		if totals := meter.Totals(); totals.Blobs > 0 && totals.Blobs == totals.BlobsDone {
 			bar.SetCurrent(max(plan.SizeBytes, 1))

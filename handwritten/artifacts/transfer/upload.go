@@ -258,6 +258,9 @@ func (u *upload) send(ctx context.Context) (digest.Digest, error) {
 		if !u.adapt(ctx, err) && !temporary(err) {
 			return "", err
 		}
+		if patience.tries == 0 {
+			u.options.Warn(fmt.Errorf("pushing %q, trying again: %w", u.blob.Name, err))
+		}
 		if err := patience.wait(ctx, err); err != nil {
 			return "", err
 		}
