@@ -206,3 +206,20 @@ func (w *world) instanceWithThesePermissions() {
 	require.NoError(w.t, w.client.Delete(w.t.Context(), paperclip))
 	policies(0)
 }
+
+// modelWithThesePermissions takes models through every write that they need.
+func (w *world) modelWithThesePermissions() {
+	w.t.Helper()
+	w.readyModules("kubeai", "litellm", "model-catalog")
+	w.cpuModel("chat")
+	w.activate("omni", onCPU(""))
+	w.model("omni", "Starting", "WaitingForReadyReplica")
+	w.deployment("omni-runtime")
+	ended := w.pod(w.kubeAIModel("chat", nil), "chat-1")
+	w.reports(ended, evicted)
+	w.vanished(&corev1.Pod{}, ended.Name)
+	for _, name := range []string{"chat", "omni"} {
+		require.NoError(w.t, w.client.Delete(w.t.Context(), &appliancev1alpha1.ModelActivation{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.options.Appliance.Namespace}}))
+		w.gone(&appliancev1alpha1.ModelActivation{}, name)
+	}
+}
