@@ -2,11 +2,13 @@ package activations
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,16 +22,25 @@ type image struct {
 	python, bin, library string
 }
 
-func newImage(t *testing.T) *image {
-	t.Helper()
+// realPython is the program behind python3, empty when there is none. What is on
+// the PATH may be a script that needs the PATH itself.
+var realPython = sync.OnceValues(func() (string, error) {
 	found, err := exec.LookPath("python3")
 	if err != nil {
+		return "", nil //nolint:nilerr // not having one is an answer
+	}
+	real, err := exec.CommandContext(context.Background(), found, "-c", "import sys; print(sys.executable)").Output()
+	return strings.TrimSpace(string(real)), err
+})
+
+func newImage(t *testing.T) *image {
+	t.Helper()
+	python, err := realPython()
+	require.NoError(t, err)
+	if python == "" {
 		t.Skip("there is no python3 on this machine, so the wrapper around model servers is not run")
 	}
-	// What is on the PATH may be a script that needs the PATH itself.
-	real, err := exec.CommandContext(t.Context(), found, "-c", "import sys; print(sys.executable)").Output()
-	require.NoError(t, err)
-	i := &image{t: t, python: strings.TrimSpace(string(real)), bin: t.TempDir(), library: t.TempDir()}
+	i := &image{t: t, python: python, bin: t.TempDir(), library: t.TempDir()}
 	server := filepath.Join(i.library, "vllm", "entrypoints", "openai")
 	require.NoError(t, os.MkdirAll(server, 0o755))
 	for file, text := range map[string]string{
@@ -70,7 +81,11 @@ func (i *image) run(interpreter, program string, args []string, env ...string) (
 	file := filepath.Join(i.t.TempDir(), program)
 	require.NoError(i.t, os.WriteFile(file, []byte(WrapperDocument("ai").Data[program]), 0o600))
 	require.NoError(i.t, os.WriteFile(filepath.Join(filepath.Dir(file), WrapperKey), []byte(WrapperDocument("ai").Data[WrapperKey]), 0o600))
-	command := exec.CommandContext(i.t.Context(), interpreter, append([]string{file}, args...)...)
+	arguments := append([]string{file}, args...)
+	if interpreter == i.python {
+		arguments = append([]string{"-S"}, arguments...) // without the packages of this machine, which take time
+	}
+	command := exec.CommandContext(i.t.Context(), interpreter, arguments...)
 	command.Env = append([]string{"PATH=" + i.bin, "PYTHONPATH=" + i.library, "PYTHONDONTWRITEBYTECODE=1"}, env...)
 	var out, complaint bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaint
