@@ -3,6 +3,7 @@ package operator_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -67,6 +68,39 @@ func TestLogs(t *testing.T) {
 		require.NoError(t, err)
 		_, err = flags.LogHandler(&bytes.Buffer{})
 		require.ErrorContains(t, err, arguments[0]+` "`+arguments[1]+`"`)
+	}
+}
+
+// contract/appliance.md C.0: the names of what models need.
+func TestFlagsOfModels(t *testing.T) {
+	flags, err := parse(t, nil)
+	require.NoError(t, err)
+	require.Equal(t, "ai-system/magicstick-model-presets ai-system/magicstick-engine-catalog ai-system/magicstick-realtime-profiles",
+		flags.ModelPresets.String()+" "+flags.EngineCatalog.String()+" "+flags.RealtimeProfiles.String())
+	require.Equal(t, "ai/ai-model-catalog", flags.ModelNamespace+"/"+flags.ModelIndex)
+
+	flags, err = parse(t, map[string]string{
+		"MODEL_PRESETS_NAMESPACE": "a", "MODEL_PRESETS_NAME": "b", "LITELLM_NAMESPACE": "models", "MODEL_REGISTRY": "registry:5000/x",
+	}, "--model-cache=", "--huggingface-secret-name=")
+	require.NoError(t, err)
+	require.Equal(t, "a/b", flags.ModelPresets.String())
+	require.Equal(t, "models registry:5000/x", flags.ModelNamespace+" "+flags.ModelRegistry)
+	require.Empty(t, flags.ModelCache+flags.HuggingFaceSecret)
+	require.NoError(t, flags.Options.Validate())
+}
+
+func TestBadOptionsOfModels(t *testing.T) {
+	for _, cache := range []string{"relative", "/", "/a/../b", "/a/"} {
+		options := operator.DefaultOptions()
+		options.ModelCache, options.ModelNamespace, options.ModelRegistry = cache, "Not One", "https://registry"
+		options.EngineCatalog.Name, options.HuggingFaceSecret, options.ModelIndex = "Bad_Name", "Bad Secret", ""
+		err := options.Validate()
+		for _, part := range []string{
+			fmt.Sprintf("model cache %q", cache), `model namespace "Not One"`, `model registry "https://registry"`,
+			`engine catalog name "Bad_Name"`, `Hugging Face secret "Bad Secret"`, `model index ""`,
+		} {
+			require.ErrorContains(t, err, part)
+		}
 	}
 }
 
