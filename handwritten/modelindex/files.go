@@ -11,6 +11,10 @@ import (
 const (
 	// toolsProfile is what OpenClaw's agents may use.
 	toolsProfile = "coding"
+	// openClawKey and openCodeKey name the variable that holds the key where the
+	// application runs; the key itself is never in the index.
+	openClawKey = "${LITELLM_API_KEY}"
+	openCodeKey = "{env:OPENAI_API_KEY}"
 	// openCodePackage speaks to LiteLLM for OpenCode.
 	openCodePackage = "@ai-sdk/openai-compatible"
 	// maxIndexBytes of data fit into a ConfigMap (k8s.io/api/core/v1 MaxSecretSize),
@@ -120,7 +124,7 @@ func openClaw(index Index, chat []Entry, settings Settings) map[string]any {
 	}
 	return map[string]any{
 		"models": map[string]any{"providers": map[string]any{provider: map[string]any{
-			"baseUrl": settings.APIBase(), "apiKey": "${LITELLM_API_KEY}", "api": "openai-completions", "models": models,
+			"baseUrl": settings.APIBase(), "apiKey": openClawKey, "api": "openai-completions", "models": models,
 		}}},
 		"agents": map[string]any{"defaults": defaults},
 		"tools":  map[string]any{"profile": toolsProfile},
@@ -165,7 +169,7 @@ func openCodeModels(chat []Entry, settings Settings, bounds func(Entry, Settings
 func openCodeProviders(chat []Entry, settings Settings, bounds func(Entry, Settings) limits) map[string]any {
 	return map[string]any{provider: map[string]any{
 		"npm": openCodePackage, "name": "LiteLLM",
-		"options": map[string]any{"baseURL": settings.APIBase(), "apiKey": "{env:OPENAI_API_KEY}"},
+		"options": map[string]any{"baseURL": settings.APIBase(), "apiKey": openCodeKey},
 		"models":  openCodeModels(chat, settings, bounds),
 	}}
 }
