@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -199,7 +198,9 @@ type models struct {
 	direct  client.Client
 	options operator.Options
 	counter *requestCounter
-	stop    func()
+	// seen is the operator's own cache: looking there asks nothing of the API server.
+	seen client.Reader
+	stop func()
 }
 
 func newModels(b *testing.B, config *rest.Config, direct client.Client) *models {
@@ -227,6 +228,7 @@ func newModels(b *testing.B, config *rest.Config, direct client.Client) *models 
 	connection.Wrap(m.counter.wrap)
 	mgr, err := operator.New(ctx, connection, m.options)
 	require.NoError(b, err)
+	m.seen = mgr.GetCache()
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	m.stop = func() {
@@ -244,6 +246,10 @@ func newModels(b *testing.B, config *rest.Config, direct client.Client) *models 
 			}
 		}
 		return ready == 3
+	})
+	// Then the cache holds Models, too: their kind is one that may be missing.
+	m.wait(func() bool {
+		return m.seen.List(b.Context(), &kubeaiv1.ModelList{}, client.InNamespace(m.options.ModelNamespace)) == nil
 	})
 	return m
 }
@@ -273,10 +279,10 @@ func (m *models) playFlux(ctx context.Context, config *rest.Config) (stop func()
 	return func() { require.NoError(m.b, <-done) }
 }
 
-// wait looks ten times a second, so that it does not disturb what it waits for.
+// wait looks a hundred times a second.
 func (m *models) wait(done func() bool) {
 	m.b.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		require.True(m.b, time.Now().Before(deadline), "it never ends")
 	}
 }
@@ -292,15 +298,14 @@ func (m *models) putIntoService() (applied, settled time.Duration) {
 		return m.direct.Create(m.b.Context(), modelOf(m.options.Appliance.Namespace, m.options.ModelNamespace, i))
 	})
 	m.wait(func() bool {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kubeaiv1.GroupName, Version: "v1", Kind: "ModelList"})
-		require.NoError(m.b, m.direct.List(m.b.Context(), list, client.InNamespace(m.options.ModelNamespace)))
+		list := &kubeaiv1.ModelList{}
+		require.NoError(m.b, m.seen.List(m.b.Context(), list, client.InNamespace(m.options.ModelNamespace), client.UnsafeDisableDeepCopy))
 		return len(list.Items) == crowd
 	})
 	applied = time.Since(start)
 	m.wait(func() bool {
 		list := &appliancev1alpha1.ModelActivationList{}
-		require.NoError(m.b, m.direct.List(m.b.Context(), list, client.InNamespace(m.options.Appliance.Namespace)))
+		require.NoError(m.b, m.seen.List(m.b.Context(), list, client.InNamespace(m.options.Appliance.Namespace), client.UnsafeDisableDeepCopy))
 		for i := range list.Items {
 			if ready := meta.FindStatusCondition(list.Items[i].Status.Conditions, "Ready"); ready == nil || ready.Reason != "WaitingForPod" {
 				return false
