@@ -66,7 +66,7 @@ bench: controlplane ## Run the benchmarks.
 .PHONY: bench-models
 bench-models: controlplane ## Resolve and render one model, and put 1000 into service at once, beside controls that only write.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/activations -run '^$$' -bench ResolveAndRender -benchmem
-	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/operator -run '^$$' -bench BenchmarkModels -benchtime 1x -timeout 20m
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./handwritten/operator -run '^$$' -bench BenchmarkModels -benchtime 3x -timeout 20m
 
 .PHONY: bench-guard
 bench-guard: controlplane ## Send the access guard 1000 checks a second and print p50 and p99 beside an empty handler's.
