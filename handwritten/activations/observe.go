@@ -61,6 +61,8 @@ func (k Kind) present() bool { return k.Presence == kube.Present }
 type Listing struct {
 	// Listed tells that there is an entry.
 	Listed bool
+	// Why says why there is none, if the catalog knows; may be empty.
+	Why string
 	// Problem says why the catalog cannot be read; empty when it can.
 	Problem string
 }

@@ -314,6 +314,8 @@ func (p *planner) listed(there string) {
 			conditions.ModelActivationReasonCatalogReady, message)
 	case p.Listing.Problem != "":
 		p.waitsForCatalog(there + "; waiting until the generated catalog can be read: " + kube.Sanitize(p.Listing.Problem))
+	case p.Listing.Why != "":
+		p.waitsForCatalog(there + "; the generated catalog does not list it: " + kube.Sanitize(p.Listing.Why))
 	default:
 		p.waitsForCatalog(there + "; waiting until the generated catalog lists it")
 	}

@@ -53,6 +53,8 @@ type planCase struct {
 	Pods []*corev1.Pod `json:"pods,omitempty"`
 	// Listed says that the generated catalog lists the model.
 	Listed bool `json:"listed,omitempty"`
+	// LeftOut says why the generated catalog does not list the model.
+	LeftOut string `json:"leftOut,omitempty"`
 	// IndexProblem says why the generated catalog cannot be read.
 	IndexProblem string `json:"indexProblem,omitempty"`
 	// CatalogProblem says which catalog cannot be read; Forgotten that there was
@@ -190,7 +192,7 @@ func (w caseWorld) Pods(context.Context, types.NamespacedName, string) ([]*corev
 
 func (w caseWorld) Listing(context.Context, string, string) (Listing, error) {
 	w.asked["catalog"] = true
-	return Listing{Listed: w.planCase.Listed, Problem: w.planCase.IndexProblem}, nil
+	return Listing{Listed: w.planCase.Listed, Why: w.planCase.LeftOut, Problem: w.planCase.IndexProblem}, nil
 }
 
 func (w caseWorld) Memory(types.NamespacedName) MemoryReport {

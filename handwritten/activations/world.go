@@ -2,9 +2,7 @@ package activations
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -146,54 +144,4 @@ func (r *Reconciler) takesOCI(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("reading CustomResourceDefinition %s: %w", kubeAIKind.CRD, err)
 	}
 	return definition.Annotations[annotationTakesOCI] == "true", nil
-}
-
-// IndexKey is the entry of the generated catalog's ConfigMap that lists the models.
-const IndexKey = "catalog.json"
-
-// indexReader reads the generated catalogs, each parsed once per change.
-type indexReader struct {
-	mutex     sync.Mutex
-	documents map[types.NamespacedName]*kube.ConfigMapDocument[map[string]bool]
-}
-
-func (i *indexReader) listing(ctx context.Context, reader client.Reader, name types.NamespacedName, model string) Listing {
-	i.mutex.Lock()
-	document := i.documents[name]
-	if document == nil {
-		if i.documents == nil {
-			i.documents = map[types.NamespacedName]*kube.ConfigMapDocument[map[string]bool]{}
-		}
-		document = &kube.ConfigMapDocument[map[string]bool]{Reader: reader, Name: name, Parse: parseIndex}
-		i.documents[name] = document
-	}
-	i.mutex.Unlock()
-	listed, err := document.Get(ctx)
-	if err != nil {
-		return Listing{Problem: err.Error()}
-	}
-	return Listing{Listed: listed[model]}
-}
-
-// parseIndex collects the ids and names of the listed models (contract/appliance.md C.6 (11)).
-func parseIndex(configMap *corev1.ConfigMap) (map[string]bool, error) {
-	text, found := configMap.Data[IndexKey]
-	if !found {
-		return map[string]bool{}, nil // a bootstrap object lists nothing
-	}
-	var index struct {
-		Models []struct {
-			ID   string `json:"id"`
-			Name string `json:"name"`
-		} `json:"models"`
-	}
-	if err := json.Unmarshal([]byte(text), &index); err != nil {
-		return nil, fmt.Errorf("reading %s of ConfigMap %s/%s: %w", IndexKey, configMap.Namespace, configMap.Name, err)
-	}
-	listed := make(map[string]bool, 2*len(index.Models))
-	for _, model := range index.Models {
-		listed[model.ID], listed[model.Name] = true, true
-	}
-	delete(listed, "")
-	return listed, nil
 }

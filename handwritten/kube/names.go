@@ -24,6 +24,13 @@ const (
 	// AnnotationActivationSource is "manual" on activations that a person made.
 	AnnotationActivationSource = "appliance.magicstick.dev/activation-source"
 
+	// AnnotationIndexError of the model index says in a sentence why the index may be
+	// out of date. Absent while all is well. It never holds a key.
+	AnnotationIndexError = "ai-appliance.io/last-error"
+	// AnnotationIndexLeftOut of the model index is a JSON object from model name to a
+	// sentence that says why the model is not listed. Absent when there is none.
+	AnnotationIndexLeftOut = "ai-appliance.io/left-out"
+
 	// FinalizerModule keeps a ModuleActivation until its Kustomization is gone.
 	FinalizerModule = "appliance.magicstick.dev/module-cleanup"
 	// FinalizerModel keeps a ModelActivation until its runtime is gone.

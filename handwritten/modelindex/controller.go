@@ -202,7 +202,7 @@ func (r *Reconciler) inputs(facts Facts, current *corev1.ConfigMap) string {
 		for key := range Bootstrap(r.Settings).Data {
 			content[key] = current.Data[key]
 		}
-		for _, annotation := range []string{AnnotationHash, AnnotationLastError, AnnotationLeftOut, AnnotationConsumersRestarted} {
+		for _, annotation := range []string{AnnotationHash, kube.AnnotationIndexError, kube.AnnotationIndexLeftOut, AnnotationConsumersRestarted} {
 			content[annotation] = current.Annotations[annotation]
 		}
 		content[LabelApp] = current.Labels[LabelApp]

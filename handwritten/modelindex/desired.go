@@ -10,7 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
+	"magicstick.dev/operator/generated/conditions"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
+	"magicstick.dev/operator/handwritten/kube"
 )
 
 // Source says where a model runs.
@@ -313,11 +315,29 @@ func usable(activation *appliancev1alpha1.ModelActivation) bool {
 		return true
 	}
 	switch activation.Status.Phase {
-	case appliancev1alpha1.ModelActivationStatusPhaseDegraded, appliancev1alpha1.ModelActivationStatusPhaseWaitingForPod,
+	case appliancev1alpha1.ModelActivationStatusPhaseDegraded:
+		return enabled(activation) && keepsServing(activation)
+	case appliancev1alpha1.ModelActivationStatusPhaseWaitingForPod,
 		appliancev1alpha1.ModelActivationStatusPhaseRemoving, appliancev1alpha1.ModelActivationStatusPhaseDisabled:
 		return false
 	}
 	return enabled(activation)
+}
+
+// keepsServing tells a wish that was refused, under which the runtime of the
+// former wish stays in service, from a runtime that fails. A preset that leaves
+// the catalog, or a slip of the pen, takes no healthy model from its users.
+func keepsServing(activation *appliancev1alpha1.ModelActivation) bool {
+	ready := kube.FindCondition(activation.Status.Conditions, conditions.ModelActivationConditionReady)
+	if ready == nil {
+		return false
+	}
+	switch ready.Reason {
+	case conditions.ModelActivationReasonInvalidModelSpec, conditions.ModelActivationReasonKubeAIVersionTooOld,
+		conditions.ModelActivationReasonChangeRefused:
+		return true
+	}
+	return false
 }
 
 // directSource is the runtime of an activation that KubeAI has nothing to do with.

@@ -13,12 +13,6 @@ const (
 	// AnnotationLastSync of the index is when its content last changed, RFC 3339.
 	AnnotationLastSync = "ai-appliance.io/last-sync"
 
-	// AnnotationLastError of the index says in a sentence why it may be out of date.
-	// Absent while all is well. It never holds a key.
-	AnnotationLastError = "ai-appliance.io/last-error"
-	// AnnotationLeftOut of the index is a JSON object from model name to a sentence
-	// that says why the model is not listed. Absent when there is none.
-	AnnotationLeftOut = "ai-appliance.io/left-out"
 	// AnnotationConsumersRestarted of the index is the hash for which consumers were
 	// last restarted.
 	AnnotationConsumersRestarted = "ai-appliance.io/consumers-restarted"

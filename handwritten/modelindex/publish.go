@@ -78,8 +78,8 @@ func (r *Reconciler) publish(ctx context.Context, s *sheet, problem string, trou
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[AnnotationLastError] = kube.Truncate(kube.Sanitize(problem), 2*maxSentence)
-	annotations[AnnotationLeftOut] = explain(troubles)
+	annotations[kube.AnnotationIndexError] = kube.Truncate(kube.Sanitize(problem), 2*maxSentence)
+	annotations[kube.AnnotationIndexLeftOut] = explain(troubles)
 	return r.write(ctx, s, annotations)
 }
 
@@ -105,13 +105,13 @@ func (r *Reconciler) write(ctx context.Context, s *sheet, annotations map[string
 		files = Render(s.index, r.Settings)
 	}
 	wanted := map[string]string{AnnotationHash: files.Hash}
-	for _, name := range []string{AnnotationLastError, AnnotationLeftOut, AnnotationConsumersRestarted} {
+	for _, name := range []string{kube.AnnotationIndexError, kube.AnnotationIndexLeftOut, AnnotationConsumersRestarted} {
 		if annotations[name] != "" {
 			wanted[name] = annotations[name]
 		}
 	}
 	if files.Omitted > 0 {
-		wanted[AnnotationLastError] = fmt.Sprintf("The index has room for %d models; %d are left out.", len(s.index.Models)-files.Omitted, files.Omitted)
+		wanted[kube.AnnotationIndexError] = fmt.Sprintf("The index has room for %d models; %d are left out.", len(s.index.Models)-files.Omitted, files.Omitted)
 	}
 	if s.current != nil && upToDate(s.current, files, wanted) {
 		r.remember(s)
@@ -146,7 +146,7 @@ func upToDate(current *corev1.ConfigMap, files Files, annotations map[string]str
 			return false
 		}
 	}
-	for _, name := range []string{AnnotationHash, AnnotationLastError, AnnotationLeftOut, AnnotationConsumersRestarted} {
+	for _, name := range []string{AnnotationHash, kube.AnnotationIndexError, kube.AnnotationIndexLeftOut, AnnotationConsumersRestarted} {
 		if current.Annotations[name] != annotations[name] {
 			return false
 		}

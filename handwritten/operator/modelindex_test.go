@@ -14,6 +14,7 @@ import (
 	appliancev1alpha1 "magicstick.dev/operator/generated/apis/appliance/v1alpha1"
 	kubeaiv1 "magicstick.dev/operator/generated/external/kubeai/v1"
 	"magicstick.dev/operator/handwritten/controlplane/controlplanetest"
+	"magicstick.dev/operator/handwritten/kube"
 	"magicstick.dev/operator/handwritten/modelindex"
 	"magicstick.dev/operator/handwritten/modelindex/standin"
 )
@@ -111,18 +112,18 @@ func TestModelIndexOutlivesItsGateway(t *testing.T) {
 			w.served("healthy", 1)
 			w.served("dying", 1)
 			w.start()
-			before := w.lists([]string{"dying", "healthy"}, annotated(modelindex.AnnotationLastError, ""))
+			before := w.lists([]string{"dying", "healthy"}, annotated(kube.AnnotationIndexError, ""))
 
 			server.Break(standin.Everywhere, test.fault)
 			w.served("new", 1)
-			kept := w.lists([]string{"dying", "healthy"}, annotated(modelindex.AnnotationLastError, test.says))
+			kept := w.lists([]string{"dying", "healthy"}, annotated(kube.AnnotationIndexError, test.says))
 			require.Equal(t, before.Data, kept.Data)
 			w.eventAbout("Appliance", "local", "CatalogUnavailable", "keeps its last content", test.says)
 			w.counts("dying", 1, 0)
-			w.lists([]string{"healthy"}, annotated(modelindex.AnnotationLastError, test.says))
+			w.lists([]string{"healthy"}, annotated(kube.AnnotationIndexError, test.says))
 
 			server.Break(standin.Everywhere, standin.Healthy)
-			w.lists([]string{"healthy", "new"}, annotated(modelindex.AnnotationLastError, ""))
+			w.lists([]string{"healthy", "new"}, annotated(kube.AnnotationIndexError, ""))
 			w.gatewayHas(server, "healthy", "new")
 			require.NotContains(t, sent.text(), indexMasterKey)
 		})
@@ -134,9 +135,9 @@ func TestModelIndexOutlivesItsGateway(t *testing.T) {
 		server.SetMasterKey("another")
 		w.served("chat", 1)
 		w.start()
-		w.lists([]string{}, annotated(modelindex.AnnotationLastError, "does not take the master key (status 401)"))
+		w.lists([]string{}, annotated(kube.AnnotationIndexError, "does not take the master key (status 401)"))
 		w.secret(w.options.Index.MasterKeySecret, w.options.Index.MasterKeyKey, "another")
-		w.lists([]string{"chat"}, annotated(modelindex.AnnotationLastError, ""))
+		w.lists([]string{"chat"}, annotated(kube.AnnotationIndexError, ""))
 	})
 	t.Run("key_missing_then_there", func(t *testing.T) {
 		t.Parallel()
@@ -173,9 +174,9 @@ func TestModelIndexLeavesOutWhatHasNoKey(t *testing.T) {
 	w.provider("broken", "broken")
 	w.provider("thief", w.options.Index.MasterKeySecret)
 	w.start()
-	index := w.lists([]string{"good"}, annotated(modelindex.AnnotationLeftOut, "absent"))
+	index := w.lists([]string{"good"}, annotated(kube.AnnotationIndexLeftOut, "absent"))
 	for _, words := range []string{"Secret absent does not exist", "Secret empty in namespace", "not printable", "LiteLLM's own and goes to no provider"} {
-		require.Contains(t, index.Annotations[modelindex.AnnotationLeftOut], words)
+		require.Contains(t, index.Annotations[kube.AnnotationIndexLeftOut], words)
 	}
 	w.eventAbout("ModelActivation", "absent", "WaitingForCatalog: Secret absent does not exist")
 	w.eventAbout("ModelActivation", "thief", "LiteLLM's own")
@@ -329,9 +330,9 @@ func TestModelIndexAndGatewaysOfItsOwnMind(t *testing.T) {
 	// A model that LiteLLM refuses stands alone.
 	server.Break("/model/new", standin.InternalError)
 	w.served("refused", 1)
-	w.lists([]string{"chat", "of-a-person"}, annotated(modelindex.AnnotationLeftOut, "refused"))
+	w.lists([]string{"chat", "of-a-person"}, annotated(kube.AnnotationIndexLeftOut, "refused"))
 	server.Break("/model/new", standin.Healthy)
-	w.lists([]string{"chat", "of-a-person", "refused"}, annotated(modelindex.AnnotationLeftOut, ""))
+	w.lists([]string{"chat", "of-a-person", "refused"}, annotated(kube.AnnotationIndexLeftOut, ""))
 }
 
 // The list of external models: read when it changes, and while it cannot be read
@@ -350,12 +351,12 @@ func TestModelIndexReadsTheListOfExternalModels(t *testing.T) {
 	w.lists([]string{"chat", "one", "two"})
 	list.Data["models.json"] = `{"models": [{"name": "one", "model": `
 	require.NoError(t, w.client.Update(t.Context(), list))
-	w.lists([]string{"chat", "one", "two"}, annotated(modelindex.AnnotationLastError, "models.json"))
+	w.lists([]string{"chat", "one", "two"}, annotated(kube.AnnotationIndexError, "models.json"))
 	w.counts("chat", 1, 0)
 	w.lists([]string{"one", "two"})
 	list.Data["models.json"] = `[{"name": "two", "model": "openai/two"}]`
 	require.NoError(t, w.client.Update(t.Context(), list))
-	w.lists([]string{"two"}, annotated(modelindex.AnnotationLastError, ""))
+	w.lists([]string{"two"}, annotated(kube.AnnotationIndexError, ""))
 	w.gatewayHas(server, "two")
 	require.NoError(t, w.client.Delete(t.Context(), list))
 	w.lists([]string{})
