@@ -2,7 +2,9 @@ package operator_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 )
 
 // A model comes into the index with its ready replica and leaves with it, and its
-// activation follows (U028, U029, S050); a model that failed is not listed (S060).
+// activation follows (U028, U029, S050); a wish that is refused changes nothing.
 func TestModelIndexFollowsReadyReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
@@ -52,11 +54,12 @@ func TestModelIndexFollowsReadyReplicas(t *testing.T) {
 	w.counts("chat", 1, 1)
 	w.lists([]string{"chat"})
 
-	// S060: an activation that turns out impossible takes its model out, ready or not.
+	// A wish that turns out impossible leaves the runtime of the former one in service.
 	change(w, &appliancev1alpha1.ModelActivation{}, "chat", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Local.Artifact = "no-such-artifact" })
 	w.model("chat", "Degraded", "InvalidModelSpec")
-	w.lists([]string{})
-	w.gatewayHas(server)
+	w.rested()
+	w.lists([]string{"chat"})
+	w.gatewayHas(server, "chat")
 }
 
 // A runtime without KubeAI is reached through its own Service, and leaves with its
@@ -65,6 +68,13 @@ func TestModelIndexFollowsDirectRuntimes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplanetest.Shared(t))
 	server := w.litellm()
+	var refusing atomic.Bool
+	w.writes.refuse(func(request *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		if refusing.Load() && strings.Contains(request.URL.Path, "/deployments/") {
+			return answer(request, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "not today"), nil
+		}
+		return nil, nil
+	})
 	w.start()
 	w.activate("omni", onCPU(""))
 	w.readyModules("litellm", "model-catalog")
@@ -82,6 +92,19 @@ func TestModelIndexFollowsDirectRuntimes(t *testing.T) {
 	w.lists([]string{})
 	w.rolledOut("omni-runtime", 1)
 	w.lists([]string{"omni"})
+
+	// A ready replica does not keep what the API server refuses to go on with.
+	refusing.Store(true)
+	change(w, &appliancev1alpha1.ModelActivation{}, "omni", func(a *appliancev1alpha1.ModelActivation) {
+		again := onCPU("again")
+		a.Spec.Local = &again
+	})
+	w.model("omni", "Degraded", "RealtimeApiRejected")
+	w.lists([]string{})
+	refusing.Store(false)
+	w.touch("omni")
+	w.lists([]string{"omni"})
+
 	change(w, &appliancev1alpha1.ModelActivation{}, "omni", func(a *appliancev1alpha1.ModelActivation) { a.Spec.Enabled = ptr.To(false) })
 	w.lists([]string{})
 	w.gatewayHas(server)
