@@ -77,13 +77,15 @@ func TestRegistryFaults(t *testing.T) {
 				w.Header().Set("Retry-After", "0")
 				return hit() && refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE")
 			}}
-		}, 12 << 20},
+			// Which requests are hit is chance: of about 21 and those that a hit adds
+			// at most ten, at the worst each of them a full chunk.
+		}, 20 << 20},
 		"429": {func() *registrytest.Faults {
 			hit := every(5)
 			return &registrytest.Faults{Before: func(w http.ResponseWriter, _ *http.Request) bool {
 				return hit() && refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS")
 			}}
-		}, 12 << 20},
+		}, 20 << 20},
 		"wrong_offset_in_the_state": {func() *registrytest.Faults {
 			cut, wrong := once(4), once(1)
 			return &registrytest.Faults{
